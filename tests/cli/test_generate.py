@@ -179,7 +179,7 @@ def test_logprobs_in_json(run: Any) -> None:
         (("a", "--json", "--trace"), "choose one"),
         (("a", "--max-model-len", "99999"), "max_model_len=99999"),
         (("a" * 300,), "shorten it"),
-        (("a" * 200, "--max-tokens", "57"), "together more than the context of 256"),
+        (("a" * 200, "--max-tokens", "57"), "maximum context length is 256 tokens"),
         (("a", "--kv-cache-memory", "much"), "kv_cache_memory='much'"),
         (("a", "--kv-cache-memory", "1KB"), "holds nothing"),
         (("a", "--kv-cache-backend", "slots"), "did you mean 'slotted'"),

@@ -8,8 +8,8 @@ import pytest
 
 from forerun.errors import GrammarTooMuch, InvalidGrammar
 from forerun.grammars import Grammars
+from forerun.grammars.schemas import closed
 from forerun.tools.following import Following
-from forerun.tools.schemas import closed
 from forerun.tools.tool import Tool
 from forerun.types import StructuredOutputsParams
 from tests.grammars.words import words
@@ -33,9 +33,9 @@ def following() -> Following:
     [
         ({"properties": {"a": TEXT}}, {"properties": {"a": TEXT}}),
         ({"properties": {"a": BAD, "b": TEXT}}, {"properties": {"a": TEXT, "b": TEXT}}),
-        ({"properties": {"a": {"format": "odd"}}}, {"properties": {"a": {}}}),
+        ({"properties": {"a": {"format": "regex"}}}, {"properties": {"a": {}}}),
         (
-            {"properties": {"a": {**TEXT, "format": "odd", "maxLength": 3}}},
+            {"properties": {"a": {**TEXT, "format": "regex", "maxLength": 3}}},
             {"properties": {"a": {**TEXT, "maxLength": 3}}},
         ),
         (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from forerun.grammars import Grammars
-from forerun.tools.schemas import closed
+from forerun.grammars.schemas import closed
 from forerun.tools.tool import Tool
 from forerun.types import StructuredOutputsParams
 from tests.grammars.words import words
@@ -31,6 +31,7 @@ SHUT = {**PART, "additionalProperties": False}
         ({"properties": {"allOf": TEXT, "$ref": TEXT}, "additionalProperties": True}, None),
         ({**PART, "additionalProperties": TEXT}, None),
         ({**PART, "patternProperties": {"x": TEXT}}, None),
+        ({**PART, "required": ["a", "b"]}, None),
         ({"type": "object"}, None),
         ({**PART, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, None),
         ({"allOf": [PART, {"properties": {"b": TEXT}}]}, None),

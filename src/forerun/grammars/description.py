@@ -11,7 +11,7 @@ from llguidance import LLMatcher, grammar_from
 from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from forerun.errors import GrammarTooMuch, InvalidGrammar
-from forerun.grammars.schemas import reworded
+from forerun.grammars.schemas import closed, reworded
 from forerun.types import StructuredOutputsParams
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _schema(wanted: StructuredOutputsParams) -> str:
     if wanted.json is None:
         return '{"type": "object"}'
     assert isinstance(wanted.json, str)
-    return json.dumps(reworded(json.loads(wanted.json)))
+    return json.dumps(reworded(closed(json.loads(wanted.json))))
 
 
 def _whitespace(wanted: StructuredOutputsParams) -> JsonCompileOptions:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any, Final
 
 Schema = dict[str, Any]
 
 _MOST_DIGITS: Final = 10_000  # of `multipleOf` without its point: as many states, and more
-_BY_NAME: Final = ("properties", "patternProperties", "$defs", "definitions")  # names of schemas
+# Where keys are names, and what stands behind them are schemas.
+BY_NAME: Final = frozenset(("properties", "patternProperties", "$defs", "definitions"))
+_SEVERAL: Final = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))
+_ONE: Final = frozenset(("items", "additionalItems", "additionalProperties"))
 _VALUES: Final = ("const", "enum", "default", "examples")
 # What a schema may say of its spacing; other words let llguidance pass over what it cannot do.
 _SPACING: Final = ("item_separator", "key_separator", "whitespace_flexible", "whitespace_pattern")
+# What puts an object together of parts that must leave room for each other.
+_MERGING: Final = frozenset(
+    (
+        *("allOf", "not", "if", "then", "else", "dependencies", "dependentSchemas"),
+        *("unevaluatedProperties", "$dynamicRef", "$recursiveRef"),
+    )
+)
+_MAY_HAVE_MORE: Final = frozenset(("additionalProperties", "patternProperties"))
+_CHOOSING: Final = frozenset(("$ref", "anyOf", "oneOf"))  # beside `properties`, too
 # Formats that JSON Schema defines. Others are notes, by its own word.
 _FORMATS: Final = frozenset(
     (
@@ -21,6 +33,39 @@ _FORMATS: Final = frozenset(
         *("uri-template", "json-pointer", "relative-json-pointer", "regex"),
     )
 )
+
+
+def closed(schema: Schema) -> Schema:
+    """Without names that it does not tell of, unless it says or needs others: models make some up,
+    and programs take none. Objects that are put together of parts stay as they are."""
+    if any(_is_merged(part) for part in _parts(schema)):
+        return schema
+
+    def shut(part: Any) -> Any:
+        if not isinstance(part, dict):
+            return part
+        found = mapped_parts(part, shut)
+        told, needed = found.get("properties"), found.get("required")
+        needs = set(map(str, needed)) if isinstance(needed, list) else set[str]()
+        if isinstance(told, dict) and needs <= told.keys() and not _MAY_HAVE_MORE & found.keys():
+            found["additionalProperties"] = False
+        return found
+
+    found: Schema = shut(schema)
+    return found
+
+
+def mapped_parts(schema: Schema, change: Callable[[Any], Any]) -> Schema:
+    """With other schemas for those within it."""
+    found: Schema = {}
+    for key, value in schema.items():
+        if key in BY_NAME and isinstance(value, dict):
+            found[key] = {name: change(each) for name, each in value.items()}
+        elif key in _SEVERAL and isinstance(value, list):
+            found[key] = [change(each) for each in value]
+        else:
+            found[key] = change(value) if key in _ONE else value
+    return found
 
 
 def reworded(schema: Schema) -> Schema:
@@ -47,10 +92,14 @@ def _parts(schema: Any) -> Iterator[Schema]:
             continue
         yield part
         for key, item in part.items():
-            if key in _BY_NAME and isinstance(item, dict):
+            if key in BY_NAME and isinstance(item, dict):
                 waiting += item.values()
             elif key not in _VALUES:
                 waiting.append(item)
+
+
+def _is_merged(part: Schema) -> bool:
+    return bool(_MERGING & set(part)) or ("properties" in part and bool(_CHOOSING & set(part)))
 
 
 def _check_multiple(number: Any) -> None:

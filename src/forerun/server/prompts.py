@@ -100,7 +100,7 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
         raise bad_request(
             "a message of the assistant has neither content nor tool_calls; give one.", "messages"
         )
-    content = content_text({"role": role, "content": message.get("content")})
+    content = content_text({"role": role, "content": message.get("content", "")})
     found = {"role": "system" if role == "developer" else role, "content": content}
     for name in ("name", "tool_call_id"):
         if name in message:
@@ -128,6 +128,6 @@ def _refuse_endless(num_chars: int, max_model_len: int) -> None:
     """Before time is spent on a text that no context can hold."""
     if num_chars > _LONGEST_TOKEN * max_model_len:
         raise PromptTooLong(
-            f"the prompt has {num_chars} characters, and the context {max_model_len} tokens; "
-            f"shorten it."
+            f"this model's maximum context length is {max_model_len} tokens, and the prompt has "
+            f"{num_chars} characters; shorten it."
         )

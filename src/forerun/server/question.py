@@ -141,8 +141,8 @@ def answer_len(
             )
         if num < max_model_len < num + wanted:
             raise bad_request(
-                f"the prompt has {num} tokens and {name} is {wanted}, together more than the "
-                f"context of {max_model_len}; shorten the prompt or lower {name}.",
+                f"this model's maximum context length is {max_model_len} tokens, the prompt has "
+                f"{num} and {name} is {wanted}; shorten the prompt or lower {name}.",
                 name,
                 "context_length_exceeded",
             )

@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from forerun.errors import GrammarTooMuch, InvalidGrammar
-from forerun.tools.schemas import ANY_OBJECT, Schema, any_of, bare, followed, mapped_parts
+from forerun.grammars.schemas import Schema, mapped_parts
+from forerun.tools.schemas import ANY_OBJECT, any_of, bare, followed
 from forerun.tools.tool import Tool
 from forerun.types import StructuredOutputsParams
 

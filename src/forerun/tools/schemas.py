@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-Schema = dict[str, Any]
+from forerun.grammars.schemas import BY_NAME, Schema
 
 # Said to people, and without meaning for what fits.
 _NOTES: Final = frozenset(
     ("$schema", "title", "description", "default", "examples", "$comment", "deprecated", "nullable")
 )
-# Where keys are names, and what stands behind them are schemas.
-_BY_NAME: Final = frozenset(("properties", "patternProperties", "$defs", "definitions"))
 _VALUES: Final = frozenset(("enum", "const", "required", "type"))
-_SEVERAL: Final = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))
-_ONE: Final = frozenset(("items", "additionalItems", "additionalProperties"))
 _BARE: Final = frozenset(
     ("type", "properties", "required", "items", "anyOf", "enum", "const", "additionalProperties")
 )
@@ -30,14 +25,6 @@ _FOLLOWED: Final = frozenset(
         *("exclusiveMinimum", "exclusiveMaximum", "$defs", "definitions"),
     )
 )
-# What puts an object together of parts that must leave room for each other.
-_MERGING: Final = frozenset(
-    (
-        *("allOf", "not", "if", "then", "else", "dependencies", "dependentSchemas"),
-        *("unevaluatedProperties", "$dynamicRef", "$recursiveRef"),
-    )
-)
-_CHOOSING: Final = frozenset(("$ref", "anyOf", "oneOf"))  # beside `properties`, too
 ANY_OBJECT: Final[Schema] = {"type": "object"}
 
 
@@ -48,60 +35,9 @@ def without_notes(schema: Schema) -> Schema:
     return found
 
 
-def closed(schema: Schema) -> Schema:
-    """Without names that it does not tell of, unless it says that there may be others: models make
-    some up, and programs take none. Objects that are put together of parts stay as they are."""
-    if any(_is_merged(part) for part in _parts(schema)):
-        return schema
-
-    def shut(part: Any) -> Any:
-        if not isinstance(part, dict):
-            return part
-        found = mapped_parts(part, shut)
-        is_told = isinstance(found.get("properties"), dict)
-        if is_told and not {"additionalProperties", "patternProperties"} & set(found):
-            found["additionalProperties"] = False
-        return found
-
-    found: Schema = shut(schema)
-    return found
-
-
-def _is_merged(part: Schema) -> bool:
-    return bool(_MERGING & set(part)) or ("properties" in part and bool(_CHOOSING & set(part)))
-
-
-def _parts(schema: Any) -> Iterator[Schema]:
-    """It and all schemas within it."""
-    if isinstance(schema, dict):
-        yield schema
-        for key, value in schema.items():
-            if key in _BY_NAME and isinstance(value, dict):
-                inner = list(value.values())
-            elif key in _SEVERAL and isinstance(value, list):
-                inner = value
-            else:
-                inner = [value] if key in _ONE else []
-            for each in inner:
-                yield from _parts(each)
-
-
 def followed(schema: Schema) -> Schema:
     """Without keywords that may not be followed: more may fit. Those of its parts stay."""
     return {key: value for key, value in schema.items() if key in _FOLLOWED}
-
-
-def mapped_parts(schema: Schema, change: Callable[[Any], Any]) -> Schema:
-    """With other schemas for those within it."""
-    found: Schema = {}
-    for key, value in schema.items():
-        if key in _BY_NAME and isinstance(value, dict):
-            found[key] = {name: change(each) for name, each in value.items()}
-        elif key in _SEVERAL and isinstance(value, list):
-            found[key] = [change(each) for each in value]
-        else:
-            found[key] = change(value) if key in _ONE else value
-    return found
 
 
 def any_of(schema: Schema) -> Schema:
@@ -125,7 +61,7 @@ def _mapped(schema: Any) -> Any:
     for key, value in schema.items():
         if key in _NOTES:
             continue
-        if key in _BY_NAME and isinstance(value, dict):
+        if key in BY_NAME and isinstance(value, dict):
             found[key] = {name: _mapped(each) for name, each in value.items()}
         else:
             found[key] = value if key in _VALUES else _mapped(value)

@@ -6,9 +6,10 @@ import json
 from dataclasses import dataclass
 
 from forerun.errors import GrammarTooMuch, InvalidGrammar, InvalidOption
+from forerun.grammars.schemas import Schema, closed
 from forerun.tools.following import Check, Following
 from forerun.tools.formats import CallFormat
-from forerun.tools.schemas import ANY_OBJECT, Schema
+from forerun.tools.schemas import ANY_OBJECT
 from forerun.tools.tool import Tool
 from forerun.types import StructuredOutputsParams
 
@@ -46,8 +47,9 @@ class Wanted:
         if self.answer is None:
             triggers = self.form.triggers(self.tools)
             return StructuredOutputsParams(grammar=f"start: calls\n{rules}", triggers=triggers)
-        schema = self.answer.json or json.dumps(ANY_OBJECT)
-        text = f"start: calls | answer\nanswer: %json {schema}\n{rules}"
+        asked = self.answer.json
+        schema = closed(json.loads(asked)) if isinstance(asked, str) else ANY_OBJECT
+        text = f"start: calls | answer\nanswer: %json {json.dumps(schema)}\n{rules}"
         return StructuredOutputsParams(grammar=text)
 
     def _check_answer(self) -> None:

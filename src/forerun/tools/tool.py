@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from forerun.errors import InvalidOption
+from forerun.grammars.schemas import closed
 from forerun.option_checks import is_unicode
-from forerun.tools.schemas import closed, without_notes
+from forerun.tools.schemas import without_notes
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,130}")  # two of 64 and what joins them
 _NO_PARAMETERS: Final = '{"type": "object", "properties": {}, "additionalProperties": false}'

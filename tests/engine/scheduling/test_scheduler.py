@@ -193,7 +193,7 @@ def test_a_flood_of_better_priority_does_not_starve_anyone(priority: int) -> Non
 @pytest.mark.parametrize(("prompt_len", "max_tokens"), [(30, 3), (1, 32), (33, 0)])
 def test_more_than_the_context_is_refused(prompt_len: int, max_tokens: int) -> None:
     world = engine(max_model_len=32)
-    with pytest.raises(RequestTooLarge, match="more than the context of 32"):
+    with pytest.raises(RequestTooLarge, match="maximum context length is 32 tokens"):
         world.add([1] * prompt_len, max_tokens)
     world.assert_nothing_is_held()
     world.add([1] * 30, 2)

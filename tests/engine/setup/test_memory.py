@@ -82,7 +82,7 @@ def test_without_a_length_the_context_is_what_the_memory_holds(tiny_path: Path) 
         ({"kv_cache_memory": "25KB"}, "shorten it, or raise kv_cache_memory."),
         ({"kv_cache_memory": "25KB", "max_model_len": 32}, "shorten it, or raise max_model_len."),
         ({"max_model_len": 32}, "shorten it, or raise max_model_len."),
-        ({}, "the context 256; shorten it."),
+        ({}, "context length is 256 tokens, and the prompt has 256; shorten it."),
     ],
 )
 def test_a_prompt_that_is_too_long_is_told_what_limits_it(
@@ -136,7 +136,7 @@ def test_bytes_as_people_write_them(text: str | int, num_bytes: int) -> None:
 
 def test_more_than_the_context_is_refused(plain: LLM) -> None:
     prompt = [3] * 200
-    with pytest.raises(RequestTooLarge, match="max_tokens is 57, together more than the context"):
+    with pytest.raises(RequestTooLarge, match="has 200 and max_tokens is 57"):
         plain.generate(prompt, PARAMS.with_(max_tokens=57))
     with pytest.raises(RequestTooLarge):
         plain.stream(prompt, PARAMS.with_(max_tokens=57))

@@ -54,10 +54,10 @@ def test_unknown_fields_point_at_the_nearest_and_may_be_ignored() -> None:
     error = refused(Endpoint.CHAT, {**CHAT, "max_token": 3})
     assert "did you mean 'max_tokens'?" in error.message
     assert read_fields(Endpoint.CHAT, {**CHAT, "max_token": 3}, lenient=True) == CHAT
-    message = {**CHAT["messages"][0], "cache_controls": {"type": "ephemeral"}}
-    error = refused(Endpoint.CHAT, {"messages": [message]})
-    assert "messages[0].cache_control'?" in error.message
-    assert read_fields(Endpoint.CHAT, {"messages": [message]}, lenient=True) == CHAT
+    assert "--lenient-fields" in error.message
+    body = {**CHAT, "stream_options": {"include_usages": True}}
+    assert "stream_options.include_usage'?" in refused(Endpoint.CHAT, body).message
+    assert read_fields(Endpoint.CHAT, body, lenient=True) == {**CHAT, "stream_options": {}}
 
 
 def test_another_endpoints_word_points_at_this_ones() -> None:
@@ -91,14 +91,22 @@ def test_answers_of_other_servers_can_be_sent_back() -> None:
     assert "refusal" in refused(Endpoint.CHAT, body).message
 
 
-def test_what_clients_say_beside_a_text_is_passed_over() -> None:
-    """OpenAI's agents repeat the role in each part; others say what is to be cached."""
-    part = {"type": "text", "text": "a", "role": "assistant", "refusal": None, "annotations": []}
-    more = {"cache_control": {"type": "ephemeral"}, "reasoning_details": [{"type": "x"}]}
-    message = {"role": "assistant", "content": [part], **more}
-    read_fields(Endpoint.CHAT, {"messages": [*CHAT["messages"], message]})
-    item = {"role": "user", "content": [{"type": "input_text", "text": "a", "annotations": [1]}]}
-    read_fields(Endpoint.RESPONSES, {"input": [item]})
+def test_what_clients_say_within_messages_is_passed_over() -> None:
+    """As they got it from others, or for others: of LiteLLM, OpenAI's agents, caches."""
+    more = {"cache_control": {"type": "ephemeral"}, "provider_specific_fields": {"refusal": None}}
+    part = {"type": "text", "text": "a"}
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    plain = {"role": "assistant", "content": [part], "tool_calls": [call]}
+    rich = {
+        **plain,
+        **more,
+        "content": [{**part, **more, "role": "assistant"}],
+        "tool_calls": [{**call, **more, "function": {**call["function"], "parsed": 1}}],
+    }
+    assert read_fields(Endpoint.CHAT, {"messages": [rich]})["messages"] == [plain]
+    item = {"type": "message", "role": "user", "content": [{**part, "type": "input_text"}]}
+    rich = {**item, **more, "content": [{**item["content"][0], **more}]}
+    assert read_fields(Endpoint.RESPONSES, {"input": [rich]})["input"] == [item]
 
 
 def test_what_is_stored_elsewhere_is_asked_for() -> None:

@@ -189,7 +189,9 @@ def test_functions_in_namespaces_and_what_only_openai_runs(client: Any) -> None:
     assert events[-1].response.output[0].namespace == "zoo"
 
     def num_tokens(items: list[Any]) -> int:
-        counted = client.responses.input_tokens.count(model=MODEL, input=items, tools=asked["tools"])
+        counted = client.responses.input_tokens.count(
+            model=MODEL, input=items, tools=asked["tools"]
+        )
         return int(counted.input_tokens)
 
     told = call.model_dump(exclude_none=True)
@@ -209,7 +211,7 @@ def test_functions_in_namespaces_and_what_only_openai_runs(client: Any) -> None:
     ],
 )
 def test_other_tools_are_refused(server: Running, tools: Any, sentence: str) -> None:
-    answer = server.post(RESPONSES, {**RESPONSE, "tools": tools})
+    answer = server.post(RESPONSES, **RESPONSE, tools=tools)
     assert answer.status_code == 400
     assert sentence in answer.json()["error"]["message"]
 
@@ -376,7 +378,7 @@ BAD_FORMAT = {"name": "a", "schema": ODD}
         (RESPONSES, {"tools": TOOLS}, "tools[0].function", "unknown field"),
         (RESPONSES, {"tools": [{"type": "mcp"}]}, "tools[0]", "others are not supported"),
         (RESPONSES, {"input": [{"type": "image"}]}, "input[0]", "message or function_call"),
-        (CHATS, {"messages": [{"role": "tool"}]}, "messages[0]", "content is missing"),
+        (CHATS, {"messages": [{"role": "system"}]}, "messages[0]", "content is missing"),
         (CHATS, {"messages": [{"role": "robot"}]}, "messages[0]", "assistant or tool"),
         (CHATS, {"messages": [{"role": "assistant"}]}, "messages", "neither content nor"),
         (

@@ -89,8 +89,8 @@ class InputProcessor:
         if len(tokens) >= self._max_len:
             more = f", or raise {self._limit}" if self._max_len < self._longest else ""
             raise PromptTooLong(
-                f"the prompt has {len(tokens)} tokens and the context {self._max_len}; "
-                f"shorten it{more}."
+                f"this model's maximum context length is {self._max_len} tokens, and the prompt "
+                f"has {len(tokens)}; shorten it{more}."
             )
         if not all(0 <= token < self._vocab_size for token in tokens):
             raise InvalidOption(f"the prompt holds ids outside 0 … {self._vocab_size - 1}.")

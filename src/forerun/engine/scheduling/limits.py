@@ -43,9 +43,10 @@ class SchedulerLimits:
         assert abs(request.priority) <= MAX_PRIORITY, request.priority
         if request.max_num_tokens > self.max_model_len:
             raise RequestTooLarge(
-                f"the prompt has {request.num_tokens} tokens and max_tokens is "
-                f"{request.max_num_tokens - request.num_tokens}, together more than the context "
-                f"of {self.max_model_len}; shorten the prompt or lower max_tokens."
+                f"this model's maximum context length is {self.max_model_len} tokens, the prompt "
+                f"has {request.num_tokens} and max_tokens is "
+                f"{request.max_num_tokens - request.num_tokens}; shorten the prompt or lower "
+                f"max_tokens."
             )
         num_pages = target.pages_for(request.max_num_tokens)
         if num_pages > target.num_pages:

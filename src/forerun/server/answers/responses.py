@@ -70,7 +70,7 @@ class ResponseForm(Form):
             "tools": [tool for tool in self._tools if tool["type"] not in LEFT_OUT],
             "top_logprobs": given.get("top_logprobs", 0),
             "top_p": given.get("top_p", 1.0),
-            "truncation": "disabled",
+            "truncation": given.get("truncation", "disabled"),
             "usage": None,
             "metadata": given.get("metadata", {}),
             "system_fingerprint": self.fingerprint,

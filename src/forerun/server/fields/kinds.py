@@ -179,10 +179,12 @@ class ListOf:
 
 @dataclass(frozen=True)
 class Shape:
-    """An object with these keys; null stands for a key that is not required and not there."""
+    """An object with these keys; null stands for a key that is not required and not there. Where
+    it `is_open`, others are passed over."""
 
     keys: Mapping[str, Kind]
     required: tuple[str, ...] = ()
+    is_open: bool = False
 
     @property
     def words(self) -> str:
@@ -198,14 +200,14 @@ class Shape:
         return {
             "type": "object",
             "properties": properties,
-            "additionalProperties": False,
+            "additionalProperties": self.is_open,
             **needed,
         }
 
     def read(self, value: Any, at: str) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise wrong(self, value, at)
-        if not LENIENT.get():
+        if not (self.is_open or LENIENT.get()):
             for name in value:
                 if name not in self.keys:
                     self._check_names(value, at)
@@ -341,9 +343,9 @@ class Tagged:
 def unknown_key(name: str, at: str, valid: Mapping[str, Any]) -> ApiError:
     shown = reprlib.repr(name) if len(name) > 64 else name
     where = f"{at}.{shown}" if at else shown
-    return bad_request(
-        str(unknown_name("field", where, _placed(at, valid))), where, "unknown_field"
-    )
+    told = unknown_name("field", where, _placed(at, valid))
+    more = "A server with --lenient-fields passes over such."
+    return bad_request(f"{told} {more}", where, "unknown_field")
 
 
 def or_null(schema: Schema) -> Schema:

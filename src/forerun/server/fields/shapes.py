@@ -33,17 +33,8 @@ PROMPT: Final = Either(
     "a text, a list of token ids, or a list of either, none of them empty",
 )
 
-# What clients say beside a text, or have had from others and send back.
-_ASIDE: Final[dict[str, Kind]] = {
-    "annotations": ListOf(Anything()),
-    "cache_control": Anything(),
-    "prompt_cache_breakpoint": Anything(),
-    "parsed": Anything(),
-}
-_TEXT_PART: Final = Shape(
-    {"type": OneOf(("text",)), "text": TEXT, **_ASIDE, "role": TEXT, "refusal": NOTHING},
-    ("type", "text"),
-)
+# Messages, items and their parts are open: what clients got from others comes back with it.
+_TEXT_PART: Final = Shape({"type": OneOf(("text",)), "text": TEXT}, ("type", "text"), is_open=True)
 PARTS: Final = ListOf(
     Tagged({"text": _TEXT_PART}, 'parts of type "text"; others are not supported'), 0, MAX_MESSAGES
 )
@@ -51,7 +42,7 @@ CONTENT: Final = Either((TEXT, PARTS), 'a text, or a list of {"type": "text", "t
 
 
 def _said_by(role: str, *needed: str, **more: Kind) -> Shape:
-    """A message; what is null in answers may be so when they are sent back."""
+    """A message; what would have to be shown to the model, and cannot, has to be null."""
     known: dict[str, Kind] = {
         "role": OneOf((role,)),
         "content": CONTENT,
@@ -62,10 +53,8 @@ def _said_by(role: str, *needed: str, **more: Kind) -> Shape:
         "audio": NOTHING,
         "reasoning": NOTHING,
         "reasoning_content": NOTHING,
-        "reasoning_details": Anything(),
-        **_ASIDE,
     }
-    return Shape({**known, **more}, ("role", *needed))
+    return Shape({**known, **more}, ("role", *needed), is_open=True)
 
 
 _MESSAGE: Final = Tagged(
@@ -74,7 +63,7 @@ _MESSAGE: Final = Tagged(
         "assistant": _said_by(
             "assistant", tool_calls=CALLS, reasoning=TEXT, reasoning_content=TEXT
         ),
-        "tool": _said_by("tool", "content", tool_call_id=TEXT),
+        "tool": _said_by("tool", tool_call_id=TEXT),  # some programs return nothing
     },
     'an object whose "role" is system, developer, user, assistant or tool',
     key="role",
@@ -156,15 +145,7 @@ METADATA: Final = MapOf("^[\\s\\S]{0,64}$", Text(0, 512), 16)
 
 _INPUT_PART: Final = Tagged(
     {
-        kind: Shape(
-            {
-                "type": OneOf((kind,)),
-                "text": TEXT,
-                "logprobs": ListOf(Anything()),  # of an answer that is sent back
-                **_ASIDE,
-            },
-            ("type", "text"),
-        )
+        kind: Shape({"type": OneOf((kind,)), "text": TEXT}, ("type", "text"), is_open=True)
         for kind in ("input_text", "output_text")
     },
     'parts of type "input_text" or "output_text"; others are not supported',
@@ -176,7 +157,7 @@ _REASONED: Final = ListOf(
     Tagged(
         {
             "reasoning_text": Shape(
-                {"type": OneOf(("reasoning_text",)), "text": TEXT}, ("type", "text")
+                {"type": OneOf(("reasoning_text",)), "text": TEXT}, ("type", "text"), is_open=True
             )
         },
         'parts of type "reasoning_text"',
@@ -187,12 +168,7 @@ _REASONED: Final = ListOf(
 
 
 def _item(kind: str, *needed: str, **more: Kind) -> Shape:
-    known: dict[str, Kind] = {
-        "type": OneOf((kind,)),
-        "id": TEXT,
-        "status": OneOf(("in_progress", "completed", "incomplete")),
-    }
-    return Shape({**known, **more}, needed)
+    return Shape({"type": OneOf((kind,)), **more}, needed, is_open=True)
 
 
 _ITEM: Final = Tagged(
@@ -202,7 +178,6 @@ _ITEM: Final = Tagged(
             *("role", "content"),
             role=OneOf(("system", "developer", "user", "assistant")),
             content=_TEXT_OR_PARTS,
-            phase=OneOf(("commentary", "final_answer")),
         ),
         "function_call": _item(
             "function_call",
@@ -210,18 +185,13 @@ _ITEM: Final = Tagged(
             call_id=TEXT,
             name=Text(1, 64),
             arguments=TEXT,
-            parsed_arguments=Anything(),
-            async_=NOTHING,  # as the client has it, where nothing stands there
-            caller=NOTHING,
             namespace=Text(1, 64),
         ),
         "function_call_output": _item(
             "function_call_output", "call_id", "output", call_id=TEXT, output=_TEXT_OR_PARTS
         ),
         # Other servers' items have summaries or what only they can read; these are passed over.
-        "reasoning": _item(
-            "reasoning", summary=Anything(), content=_REASONED, encrypted_content=Anything()
-        ),
+        "reasoning": _item("reasoning", content=_REASONED),
     },
     usual="message",
     instead={

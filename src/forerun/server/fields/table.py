@@ -100,6 +100,13 @@ FIELDS: Final[tuple[Field, ...]] = (
         *_ALL,
         note="keeps the last; -1: what leaves room for the answer",
     ),
+    _honoured(
+        "truncation",
+        OneOf(("auto", "disabled")),
+        _RESPONSES,
+        note="`auto`: as `truncate_prompt_tokens` of -1",
+    ),
+    _idle("truncation", OneOf(("auto", "disabled")), Endpoint.INPUT_TOKENS),
     # How its tokens are chosen.
     _honoured("temperature", Real(0, 100), *_ALL),
     _honoured("top_p", Real(0, 1, above_low=True), *_ALL),
@@ -203,7 +210,9 @@ FIELDS: Final[tuple[Field, ...]] = (
     _idle("prompt_cache_options", Anything(), *_ALL),
     _idle("service_tier", TEXT, *_ALL),
     _idle("access_programs", Anything(), _RESPONSES),
-    _idle("client_metadata", MapOf("", Anything(), 256), *_INPUT, note="Codex says who it is"),
+    _idle(
+        "client_metadata", MapOf("^[A-Za-z_]", Anything(), 64), *_INPUT, note="Codex says who it is"
+    ),
     _honoured("metadata", METADATA, _RESPONSES, note="comes back with the response"),
     _idle("metadata", METADATA, _CHAT),
     _idle("store", FLAG, _CHAT, _RESPONSES, note="nothing is stored"),
@@ -246,7 +255,6 @@ FIELDS: Final[tuple[Field, ...]] = (
     _refused("conversation", *_INPUT, note="nothing is stored: send all items"),
     _refused("previous_response_id", *_INPUT, note="nothing is stored: send all items"),
     _refused("prompt", _RESPONSES, note="there are no stored prompts: give `input`"),
-    _idle("truncation", OneOf(("auto", "disabled")), *_INPUT, note="too long a prompt is refused"),
     _refused("context_management", _RESPONSES, unused=_NO_LIST),
     # Tokens and text.
     _honoured("prompt", TEXT, _TOKENIZE, note="or `messages`"),

@@ -27,6 +27,8 @@ _DEFINED: Final[dict[str, Kind]] = {
     "description": TEXT,
     "parameters": MapOf("", Anything(), 4096),
     "strict": FLAG,
+    # What a model is not told.
+    **dict.fromkeys(("returns", "output_schema", "cache_control", "allowed_callers"), Anything()),
 }
 _NAMED: Final = Shape({"name": _NAME}, ("name",))
 
@@ -46,7 +48,9 @@ TOOLS: Final = _tools(
     '"function"',
     {
         "function": Shape(
-            {"type": _FUNCTION_TYPE, "function": Shape(_DEFINED, ("name",))}, ("type", "function")
+            {"type": _FUNCTION_TYPE, "function": Shape(_DEFINED, ("name",))},
+            ("type", "function"),
+            is_open=True,
         )
     },
 )
@@ -65,8 +69,6 @@ _FLAT: Final = Shape(
         "type": _FUNCTION_TYPE,
         **_DEFINED,
         "defer_loading": FLAG,
-        "allowed_callers": Anything(),
-        "output_schema": Anything(),
         "async": OneOf((False,)),
     },
     ("type", "name"),
@@ -112,13 +114,10 @@ CALLS: Final = ListOf(
                 {
                     "id": TEXT,
                     "type": _FUNCTION_TYPE,
-                    "index": Anything(),  # of a chunk that is sent back
-                    "function": Shape(
-                        {"name": _NAME, "arguments": TEXT, "parsed_arguments": Anything()},
-                        ("name",),
-                    ),
+                    "function": Shape({"name": _NAME, "arguments": TEXT}, ("name",), is_open=True),
                 },
                 ("function",),
+                is_open=True,
             )
         },
         'calls of type "function"; others are not supported',

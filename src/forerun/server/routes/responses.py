@@ -26,7 +26,8 @@ async def responses(request: Request) -> Response:
 def _read(
     given: Given, service: Service, engine: AsyncEngine
 ) -> tuple[Question, Callable[[Group], ResponseForm]]:
-    max_len, kept = engine.max_model_len, given.get("truncate_prompt_tokens")
+    max_len = engine.max_model_len
+    kept = given.get("truncate_prompt_tokens", -1 if given.get("truncation") == "auto" else None)
     name = "max_output_tokens"
     room = answer_room(given.get(name), max_len, service.limits)
     calling = calling_of(given, engine)
