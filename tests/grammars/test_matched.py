@@ -93,6 +93,39 @@ def _num_fitting(choice: list[str], text: str, guess: list[int]) -> int:
     return len(guess)
 
 
+FORKS: dict[str, dict[str, Any]] = {
+    "lark": {"grammar": 'start: "a" s "," | "b" s "-"\ns: /"[a-c]*"/'},
+    "nested": {"grammar": 'start: item+\nitem: "a" s "," | "b" s "-" | "c" start "."\ns: /[abc]+/'},
+    "either": {"json": {"anyOf": [{"type": "array", "items": {"type": "string"}}, COUNTS]}},
+    "open": {"json": {**PERSON, "additionalProperties": True}},
+    "fields": {"json": {"type": "object", "properties": {"a": {"type": "string"}, "b": {}}}},
+}
+
+
+@pytest.mark.parametrize("name", FORKS)
+def test_what_was_taken_back_is_forgotten(name: str) -> None:
+    """Guesses and what comes instead of them, each as a matcher says that saw nothing else."""
+    rng, grammars = Random(0), Grammars(words())
+
+    def fresh() -> Grammar:
+        found = grammars.of(StructuredOutputsParams(**FORKS[name]))
+        assert found is not None
+        return found
+
+    for _ in range(20):
+        one, output = fresh(), list[int]()
+        while len(output) < 40 and not one.is_over(output):
+            for _ in range(rng.randint(0, 3)):
+                more = list[int]()
+                while len(more) < 5 and not one.is_over(output, more):
+                    allowed = ids(fresh(), [*output, *more])
+                    assert ids(one, [*output, *more]) == allowed
+                    more.append(rng.choice(sorted(allowed)))
+                other = [*more[:-1], rng.randrange(END)]
+                assert one.num_fitting(output, other) == fresh().num_fitting(output, other)
+            output.append(rng.choice(sorted(ids(one, output))))
+
+
 def test_behind_the_end_there_is_only_the_end() -> None:
     """A draft model may guess on behind it; what was before is found again."""
     one = grammar(regex="a+")

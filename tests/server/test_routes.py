@@ -123,8 +123,11 @@ def test_refusals_have_openais_shape(server: Running) -> None:
     client = server.client
     for path in ("/chat/completions", "/models"):  # a base_url without /v1
         assert f"it is at /v1{path}." in error_of(client.post(path), 404)["message"]
-    slashed = error_of(client.post("/v1/chat/completions/"), 404)
-    assert "it is at /v1/chat/completions." in slashed["message"]
+    for path in ("/v1/chat/completions/", "/v1/v1/chat/completions", "//v1/chat/completions"):
+        message = error_of(client.post(f"{server.url}{path}"), 404)["message"]
+        assert "it is at /v1/chat/completions." in message
+    marked = b'\xef\xbb\xbf{"prompt": "a", "max_tokens": 1}'
+    assert client.post("/v1/completions", content=marked).status_code == 200
     packed = {"Content-Encoding": "gzip"}
     error = error_of(client.post("/v1/completions", content=b"x", headers=packed), 415)
     assert "gzip" in error["message"]

@@ -12,6 +12,7 @@ from forerun.errors import GrammarTooMuch, InvalidGrammar
 from forerun.grammars.path import Path
 
 _NUM_KNOWN: Final = 64  # beginnings of a text: more than a round guesses
+_MOST_KEPT: Final = 8  # matchers behind beginnings; each is as large as its text
 # Seconds of a processor in which all requests wait: what a step may take by all means, and what all
 # together may take beyond that. These come back at this rate.
 _FAIR_STEP, _MOST_SECONDS, _RATE = 0.005, 1.0, 0.1
@@ -66,6 +67,9 @@ class MatchedGrammar:
 
     Where its matcher comes to an end of what it shares with others, the text is read again by one
     that shares nothing: only what fails by itself fails. `ends` are the tokens that end a text.
+
+    No matcher goes back itself: llguidance's `rollback` leaves behind what was computed for the
+    tokens that it takes back, and some masks are theirs. A copy reads on from a beginning.
     """
 
     def __init__(self, source: Source, ends: Iterable[int]) -> None:
@@ -74,6 +78,8 @@ class MatchedGrammar:
         self._ends = sum([1 << token for token in set(ends)])  # as bits
         self._path = Path()
         self._num_read = 0  # of its tokens, by the matcher: nothing behind the end
+        self._kept: list[tuple[int, LLMatcher]] = []  # as they were, having read so many
+        self._fork = 0  # where it went back to last
         self._known: dict[int, bytes] = {}  # what may follow its beginnings, by their length
 
     def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:  # noqa: ARG002
@@ -116,7 +122,7 @@ class MatchedGrammar:
         """What the matcher says behind so many tokens of the path."""
         found = self._source.timed(lambda: self._found(num, ask))
         if self._matcher.is_error():
-            self._matcher, self._num_read = self._source.renewed(), 0
+            self._matcher, self._num_read, self._kept = self._source.renewed(), 0, []
             found = self._source.timed(lambda: self._found(num, ask))
         if self._matcher.is_error():
             raise InvalidGrammar.because(self._source.what, self._matcher.get_error())
@@ -127,8 +133,17 @@ class MatchedGrammar:
         return ask(self._matcher)
 
     def _go_to(self, num: int) -> None:
-        """The matcher loses count where it reads on behind the end, so it does not."""
+        """What stands where it went back to is kept: other guesses will begin there, or near."""
         self._go_back_to(num)
+        for stop in (self._fork - _NUM_KNOWN, self._fork):
+            if self._num_read < stop <= num:
+                self._read_to(stop)
+                self._kept.append((self._num_read, self._matcher.deep_copy()))
+        del self._kept[:-_MOST_KEPT]
+        self._read_to(num)
+
+    def _read_to(self, num: int) -> None:
+        """The matcher loses count where it reads on behind the end, so it does not."""
         for token in self._path.tokens[self._num_read : num]:
             if self._matcher.is_stopped():  # or in error
                 return
@@ -137,6 +152,8 @@ class MatchedGrammar:
 
     def _go_back_to(self, num: int) -> None:
         if num < self._num_read:
-            is_back = self._matcher.rollback(self._num_read - num)
-            assert is_back or self._matcher.is_error(), self._source.what
-            self._num_read = num
+            while self._kept and self._kept[-1][0] > num:
+                self._kept.pop()
+            self._num_read, kept = self._kept[-1] if self._kept else (0, None)
+            self._matcher = self._source.copy() if kept is None else kept.deep_copy()
+            self._fork = num

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from codecs import BOM_UTF8
 from collections.abc import Iterable
 from typing import Any, Final, NoReturn
 
@@ -20,7 +21,7 @@ def to_json(value: Any) -> bytes:
 
 def parse_json(found: bytes) -> Any:
     try:
-        text = found.decode("utf-8")
+        text = found.removeprefix(BOM_UTF8).decode("utf-8")
         value = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
         if found.count(b"[") + found.count(b"{") > MAX_DEPTH:
             _check_depth(value)

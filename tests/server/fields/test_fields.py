@@ -93,19 +93,21 @@ def test_answers_of_other_servers_can_be_sent_back() -> None:
 
 def test_what_clients_say_within_messages_is_passed_over() -> None:
     """As they got it from others, or for others: of LiteLLM, OpenAI's agents, caches."""
-    more = {"cache_control": {"type": "ephemeral"}, "provider_specific_fields": {"refusal": None}}
-    part = {"type": "text", "text": "a"}
-    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    more: dict[str, Any] = {"cache_control": {"type": "x"}, "provider_specific_fields": {}}
+    part: dict[str, Any] = {"type": "text", "text": "a"}
+    function = {"name": "f", "arguments": "{}"}
+    call: dict[str, Any] = {"id": "a", "type": "function", "function": function}
     plain = {"role": "assistant", "content": [part], "tool_calls": [call]}
     rich = {
         **plain,
         **more,
         "content": [{**part, **more, "role": "assistant"}],
-        "tool_calls": [{**call, **more, "function": {**call["function"], "parsed": 1}}],
+        "tool_calls": [{**call, **more, "function": {**function, "parsed": 1}}],
     }
     assert read_fields(Endpoint.CHAT, {"messages": [rich]})["messages"] == [plain]
-    item = {"type": "message", "role": "user", "content": [{**part, "type": "input_text"}]}
-    rich = {**item, **more, "content": [{**item["content"][0], **more}]}
+    part = {**part, "type": "input_text"}
+    item = {"type": "message", "role": "user", "content": [part]}
+    rich = {**item, **more, "content": [{**part, **more}]}
     assert read_fields(Endpoint.RESPONSES, {"input": [rich]})["input"] == [item]
 
 

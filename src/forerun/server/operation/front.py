@@ -149,7 +149,7 @@ def _where(app: Any, path: str) -> str:
     """What to do instead."""
     known = {getattr(route, "path", None) for route in app.routes}
     meant = path.rstrip("/")
-    for near in (meant, f"/v1{meant}"):
+    for near in (meant, f"/v1{meant}", meant.replace("/v1/v1/", "/v1/"), meant.replace("//", "/")):
         if near in known:
             return f"it is at {near}"
     if path.startswith(_ANSWERS):
