@@ -37,6 +37,16 @@ def test_it_lives_and_says_who_it_is(server: Running) -> None:
     assert error["code"] == "model_not_found"
 
 
+def test_programs_can_do_without_the_tokenizer(server: Running) -> None:
+    """As lm-evaluation-harness does."""
+    told = server.client.get("/tokenizer_info").json()
+    asked = {"prompt": told["eos_token"], "add_special_tokens": False}
+    (end,) = server.ask("/tokenize", **asked)["tokens"]
+    assert server.ask("/detokenize", tokens=[end])["prompt"] == told["eos_token"]
+    assert told["bos_token"] is None or told["bos_token"]
+    assert "messages" in told["chat_template"]
+
+
 def test_completions(server: Running) -> None:
     answer = server.ask("/v1/completions", prompt="hello wor", max_tokens=9, seed=1, model=MODEL)
     assert answer["object"] == "text_completion"

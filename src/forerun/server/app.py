@@ -51,6 +51,7 @@ _GET: Final[tuple[tuple[str, Handler, dict[str, Any]], ...]] = (
         models.one_model,
         description.gotten(description.MODEL, 404, parameters=[description.MODEL_NAME]),
     ),
+    ("/tokenizer_info", tokens.tokenizer_info, description.gotten(description.TOKENIZER, 503)),
     ("/forerun/settings", insight.settings, description.gotten(insight.SETTINGS, 503)),
     (
         "/forerun/theory",

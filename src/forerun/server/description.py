@@ -247,6 +247,11 @@ def _errors(*statuses: int) -> dict[str, Any]:
 
 STATUS: Final = {"type": "object", "required": ["status"], "properties": {"status": _TEXT}}
 VERSION: Final = {"type": "object", "required": ["version"], "properties": {"version": _TEXT}}
+TOKENIZER: Final = {
+    "type": "object",
+    "required": ["bos_token", "eos_token", "chat_template"],
+    "additionalProperties": {"type": ["string", "null"]},
+}
 MODEL: Final = _MODEL
 MODELS: Final = {
     "type": "object",

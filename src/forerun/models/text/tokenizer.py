@@ -80,12 +80,18 @@ class Tokenizer:
             joined = joined.removeprefix(b" ")
         return joined.decode("utf-8", "replace")
 
+    @property
+    def settings(self) -> dict[str, str | None]:
+        """What its chat template is, and what that is given."""
+        traits = self._traits
+        return {**traits.template_variables, "chat_template": traits.chat_template}
+
     def files(self) -> dict[str, bytes]:
         """The same tokenizer as `TOKENIZER_FILES`, by name."""
         traits = self._traits
-        settings = {**traits.template_variables, "chat_template": traits.chat_template}
         ends = {"bos_token_id": traits.bos_id, "eos_token_id": list(traits.eos_ids)}
-        texts = (self._backend.to_str(), *(json.dumps(each, indent=2) for each in (settings, ends)))
+        told = [json.dumps(each, indent=2) for each in (self.settings, ends)]
+        texts = (self._backend.to_str(), *told)
         return {name: text.encode() for name, text in zip(TOKENIZER_FILES, texts, strict=True)}
 
     def token(self, token_id: int) -> str:

@@ -1,4 +1,4 @@
-"""`/tokenize` and `/detokenize`, as vLLM has them; OpenAI's count of a response's input."""
+"""`/tokenize`, `/detokenize`, `/tokenizer_info`, as vLLM has them; OpenAI's count of an input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forerun.engine.api.async_engine import AsyncEngine
 from forerun.server.errors import bad_request
 from forerun.server.fields import Endpoint
 from forerun.server.prompts import Tokens, chat_prompt, conversation, encoded
-from forerun.server.routes.asked import Given, made_of
+from forerun.server.routes.asked import Given, made_of, service_of
 from forerun.server.service import Service
 from forerun.server.streaming import JsonAnswer
 from forerun.server.tools import calling_of
@@ -19,6 +19,12 @@ from forerun.server.tools import calling_of
 
 async def tokenize(request: Request) -> Response:
     return await made_of(request, Endpoint.TOKENIZE, _tokenized)
+
+
+async def tokenizer_info(request: Request) -> Response:
+    """What programs need that do without the tokenizer itself, and ask the other two routes."""
+    settings = service_of(request).engine.tokenizer.settings
+    return JsonAnswer({name: value or None for name, value in settings.items()})
 
 
 async def input_tokens(request: Request) -> Response:
