@@ -172,6 +172,8 @@ def test_only_the_end_of_a_text_is_remembered() -> None:
         ({"grammar": 'root ::= [^<a]+ "<" | "::="'}, ["bc"], ["a"]),
         ({"json": {"type": "number", "multipleOf": 0.01}}, ["1.25"], ["1.255"]),
         ({"json": {"const": {"multipleOf": 3000017}}}, ['{"'], ["x"]),
+        ({"json": {"type": "object", "properties": {"a": {}}}}, ['{"a":1}', "{}"], ['{"b"']),
+        ({"json": {"properties": {"a": {}}, "required": ["b"]}}, ['{"b":1}'], ["{}"]),
         ({"json": {"type": "string", "format": "cuid2"}}, ['"any"'], ["1"]),
         (
             {"json": {"type": "object", "properties": {"format": {"const": "e164"}}}},

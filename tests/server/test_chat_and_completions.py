@@ -145,6 +145,16 @@ def test_a_prompt_is_truncated_so_that_its_answer_has_room(
     assert f"lower {name}." in error["message"]
 
 
+def test_a_response_says_so_in_openais_words(server: Running) -> None:
+    (model,) = server.client.get("/v1/models").json()["data"]
+    asked = {"input": "a" * (2 * model["max_model_len"]), "max_output_tokens": 3}
+    found = server.ask("/v1/responses", **asked, truncation="auto", ignore_eos=True)
+    assert found["usage"]["total_tokens"] == model["max_model_len"]
+    assert found["truncation"] == "auto"
+    error = error_of(server.post("/v1/responses", **asked, truncation="disabled"), 400)
+    assert error["code"] == "context_length_exceeded"
+
+
 def test_tokens_that_only_end_an_answer_cannot_be_all_that_is_allowed(server: Running) -> None:
     (end,) = server.ask("/tokenize", prompt="z", add_special_tokens=False)["tokens"]
     asked = {"prompt": "abc", "allowed_token_ids": [end], "stop_token_ids": [end]}

@@ -79,7 +79,7 @@ class MatchedGrammar:
         self._path = Path()
         self._num_read = 0  # of its tokens, by the matcher: nothing behind the end
         self._kept: list[tuple[int, LLMatcher]] = []  # as they were, having read so many
-        self._fork = 0  # where it went back to last
+        self._fork = 0  # where it went back to, until it is there again
         self._known: dict[int, bytes] = {}  # what may follow its beginnings, by their length
 
     def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:  # noqa: ARG002
@@ -135,11 +135,13 @@ class MatchedGrammar:
     def _go_to(self, num: int) -> None:
         """What stands where it went back to is kept: other guesses will begin there, or near."""
         self._go_back_to(num)
-        for stop in (self._fork - _NUM_KNOWN, self._fork):
-            if self._num_read < stop <= num:
-                self._read_to(stop)
-                self._kept.append((self._num_read, self._matcher.deep_copy()))
-        del self._kept[:-_MOST_KEPT]
+        if self._num_read < self._fork <= num:
+            for stop in (self._fork - _NUM_KNOWN, self._fork):
+                if self._num_read < stop:
+                    self._read_to(stop)
+                    self._kept.append((self._num_read, self._matcher.deep_copy()))
+            del self._kept[:-_MOST_KEPT]
+            self._fork = 0
         self._read_to(num)
 
     def _read_to(self, num: int) -> None:

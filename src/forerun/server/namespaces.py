@@ -11,8 +11,9 @@ def functions(tools: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]
     for tool in tools:
         if tool["type"] == "function":
             yield tool
-        for inner in tool.get("tools", ()) if tool["type"] == "namespace" else ():
-            yield {**inner, "name": joined(inner["name"], tool["name"])}
+        elif tool["type"] == "namespace":
+            for inner in tool["tools"]:
+                yield {**inner, "name": joined(inner["name"], tool["name"])}
 
 
 def joined(name: str, namespace: str | None) -> str:

@@ -274,6 +274,28 @@ def test_words_beside_tools_fit_a_schema(server: Running) -> None:
     assert len(seen) > 1
 
 
+def test_they_have_no_names_that_the_schema_does_not_tell_of(server: Running) -> None:
+    schema = {"type": "object", "properties": {"a": {"enum": ["b", "c"]}}}
+    wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+    for seed in range(8):
+        asked = {**CHAT, "seed": seed, "tools": TOOLS, "response_format": wanted}
+        (choice,) = server.ask(CHATS, **asked)["choices"]
+        if not choice["message"].get("tool_calls"):
+            assert json.loads(choice["message"]["content"]).keys() <= {"a"}
+
+
+def test_a_function_may_bring_nothing(server: Running) -> None:
+    function = {"name": "pet", "arguments": '{"kind": "cat"}'}
+    call = {"id": "c1", "type": "function", "function": function}
+    said = [*ASKED, {"role": "assistant", "tool_calls": [call]}]
+    brought = {"role": "tool", "tool_call_id": "c1"}
+    counts = [
+        server.ask(TOKENIZE, messages=[*said, {**brought, **more}])["count"]
+        for more in ({}, {"content": None}, {"content": ""}, {"content": "ab"})
+    ]
+    assert counts == [counts[0]] * 3 + [counts[0] + 2]
+
+
 def test_a_call_that_was_cut_off_comes_back(client: Any) -> None:
     """Of the client's objects, as dicts with all their nulls, and as nobody's JSON."""
     asked = {**RESPONSE, "max_output_tokens": 60, "temperature": 0, "tools": FLAT}

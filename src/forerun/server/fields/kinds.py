@@ -313,7 +313,7 @@ class Tagged:
     """Objects that say in `key` which of several shapes they have; without a word, `usual`.
     `instead` says of others what to do, where there is more to say than what is allowed."""
 
-    shapes: Mapping[str, Kind]
+    shapes: Mapping[str, Shape]
     hint: str = ""
     key: str = "type"
     usual: str | None = None
@@ -327,7 +327,7 @@ class Tagged:
     def schema(self) -> Schema:
         return {"anyOf": [shape.schema for shape in self.shapes.values()]}
 
-    def read(self, value: Any, at: str) -> Any:
+    def read(self, value: Any, at: str) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise wrong(self, value, at)
         kind = value.get(self.key) or self.usual

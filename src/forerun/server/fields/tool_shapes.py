@@ -33,7 +33,7 @@ _DEFINED: Final[dict[str, Kind]] = {
 _NAMED: Final = Shape({"name": _NAME}, ("name",))
 
 
-def _tools(words: str, shapes: Mapping[str, Kind]) -> ListOf:
+def _tools(words: str, shapes: Mapping[str, Shape]) -> ListOf:
     return ListOf(Tagged(shapes, f"tools of type {words}; others are not supported"), 0, MAX_TOOLS)
 
 
@@ -92,7 +92,7 @@ FLAT_TOOLS: Final = _tools(
     {
         "function": _FLAT,
         "namespace": _NAMESPACE,
-        **dict.fromkeys(LEFT_OUT, MapOf("", Anything(), 64)),
+        **{kind: Shape({"type": OneOf((kind,))}, ("type",), is_open=True) for kind in LEFT_OUT},
     },
 )
 _FLAT_CHOSEN: Final = Shape({"type": _FUNCTION_TYPE, "name": _NAME}, ("type", "name"))
