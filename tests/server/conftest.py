@@ -13,7 +13,15 @@ import pytest
 if TYPE_CHECKING:
     from tests.server.serving import Running
 
-NEEDED = ("starlette", "uvicorn", "prometheus_client", "httpx", "openai", "schemathesis")
+NEEDED = (
+    "starlette",
+    "uvicorn",
+    "prometheus_client",
+    "httpx",
+    "openai",
+    "anthropic",
+    "schemathesis",
+)
 MISSING = [name for name in NEEDED if find_spec(name) is None]
 collect_ignore_glob = (
     ["test_[!i]*.py", "test_id*.py", "page/*"] if MISSING else []

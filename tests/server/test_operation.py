@@ -104,6 +104,10 @@ def test_keys(guarded: Running) -> None:
     for value in ("Bearer env1", "bearer env2", "Bearer from the file"):
         headers = {"Authorization": value}
         assert guarded.client.get("/v1/models", headers=headers).status_code == 200
+    for value in ("env1", "from the file"):  # as Anthropic's client sends them
+        for given, status in ((value, 200), ("x", 401)):
+            found = httpx.get(f"{guarded.url}/v1/models", headers={"X-Api-Key": given})
+            assert found.status_code == status
     for value in ("", "Bearer", "Bearer wrong", "Basic env1", "env1", "Bearer # not a key"):
         for path in ("/v1/models", "/metrics", "/tokenize", "/openapi.json", "/nothing"):
             response = guarded.client.get(path, headers={"Authorization": value})
@@ -112,7 +116,7 @@ def test_keys(guarded: Running) -> None:
     for path in ("/health", "/ready", "/version"):
         assert httpx.get(guarded.url + path).status_code == 200
     counted = guarded.client.get("/metrics").text  # by the path that was refused
-    assert 'http_responses_total{path="/v1/models",status="401"} 6.0' in counted
+    assert 'http_responses_total{path="/v1/models",status="401"} 8.0' in counted
     assert 'http_responses_total{path="other",status="401"} 6.0' in counted
 
 

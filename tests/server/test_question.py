@@ -40,6 +40,8 @@ BODIES: dict[str, dict[str, Any]] = {
     },
     "/v1/responses": {"input": "abc", "max_output_tokens": 1},
     "/v1/responses/input_tokens": {"input": "abc"},
+    "/v1/messages": {"messages": MESSAGES, "max_tokens": 1},
+    "/v1/messages/count_tokens": {"messages": MESSAGES},
     "/tokenize": {"prompt": "abc"},
     "/detokenize": {"tokens": [1, 2]},
 }

@@ -20,8 +20,12 @@ CHAT = [{"role": "user", "content": "hello there"}]
 
 def error_of(response: Any, status: int) -> dict[str, Any]:
     assert response.status_code == status, response.text
-    error: dict[str, Any] = response.json()["error"]
-    assert set(error) == {"message", "type", "param", "code"}
+    body = response.json()
+    error: dict[str, Any] = body["error"]
+    if "request_id" in body:
+        assert (body["type"], set(error)) == ("error", {"type", "message"}), "Anthropic's shape"
+    else:
+        assert set(error) == {"message", "type", "param", "code"}
     assert "\n" not in error["message"]
     return error
 

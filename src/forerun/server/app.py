@@ -25,6 +25,7 @@ from forerun.server.routes import (
     chat,
     completions,
     insight,
+    messages,
     models,
     page,
     probes,
@@ -64,6 +65,8 @@ _POST: Final[tuple[tuple[str, Handler, Endpoint], ...]] = (
     ("/v1/chat/completions", chat.chat_completions, Endpoint.CHAT),
     ("/v1/responses", responses.responses, Endpoint.RESPONSES),
     ("/v1/responses/input_tokens", tokens.input_tokens, Endpoint.INPUT_TOKENS),
+    ("/v1/messages", messages.messages, Endpoint.MESSAGES),
+    ("/v1/messages/count_tokens", messages.count_tokens, Endpoint.COUNT_TOKENS),
     ("/tokenize", tokens.tokenize, Endpoint.TOKENIZE),
     ("/detokenize", tokens.detokenize, Endpoint.DETOKENIZE),
 )

@@ -28,6 +28,19 @@ _ERROR: Final = {
         }
     },
 }
+_ERROR_OF_ANTHROPIC: Final = {
+    "type": "object",
+    "required": ["type", "error", "request_id"],
+    "properties": {
+        "type": {"enum": ["error"]},
+        "error": {
+            "type": "object",
+            "required": ["type", "message"],
+            "properties": {"type": _TEXT, "message": _TEXT},
+        },
+        "request_id": _TEXT,
+    },
+}
 _USAGE: Final = {
     "type": "object",
     "required": ["prompt_tokens", "completion_tokens", "total_tokens", "forerun"],
@@ -102,6 +115,35 @@ _RESPONSE: Final = {
         "output": {"type": "array", "minItems": 1, "items": {"type": "object"}},
     },
 }
+_ANTHROPIC_MESSAGE: Final = {
+    "type": "object",
+    "required": ["id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"],
+    "properties": {
+        "id": _TEXT,
+        "type": {"enum": ["message"]},
+        "role": {"enum": ["assistant"]},
+        "content": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["type"],
+                "properties": {"type": {"enum": ["text", "thinking", "tool_use"]}},
+            },
+        },
+        "stop_reason": {
+            "enum": [
+                *("end_turn", "max_tokens", "stop_sequence", "tool_use"),
+                "model_context_window_exceeded",
+            ]
+        },
+        "stop_sequence": or_null(_TEXT),
+        "usage": {
+            "type": "object",
+            "required": ["input_tokens", "output_tokens", "cache_read_input_tokens"],
+            "properties": {"input_tokens": _COUNT, "output_tokens": _COUNT},
+        },
+    },
+}
 _ANSWERS: Final[dict[Endpoint, dict[str, Any]]] = {
     Endpoint.COMPLETIONS: _answer("text_completion", {"text": _TEXT}),
     Endpoint.CHAT: _answer("chat.completion", {"message": _MESSAGE}),
@@ -110,6 +152,12 @@ _ANSWERS: Final[dict[Endpoint, dict[str, Any]]] = {
         "type": "object",
         "required": ["object", "input_tokens"],
         "properties": {"object": {"enum": ["response.input_tokens"]}, "input_tokens": _COUNT},
+    },
+    Endpoint.MESSAGES: _ANTHROPIC_MESSAGE,
+    Endpoint.COUNT_TOKENS: {
+        "type": "object",
+        "required": ["input_tokens"],
+        "properties": {"input_tokens": _COUNT},
     },
     Endpoint.TOKENIZE: {
         "type": "object",
@@ -143,7 +191,9 @@ _STREAMS: Final[dict[Endpoint, dict[str, Any]]] = {
         "required": ["type", "sequence_number"],
         "properties": {"type": _TEXT, "sequence_number": _COUNT},
     },
+    Endpoint.MESSAGES: {"type": "object", "required": ["type"], "properties": {"type": _TEXT}},
 }
+_ERRORS: Final = dict.fromkeys((Endpoint.MESSAGES, Endpoint.COUNT_TOKENS), _ERROR_OF_ANTHROPIC)
 _REFUSALS: Final = {
     400: "the body cannot be honoured",
     401: "no valid API key",
@@ -192,9 +242,10 @@ def whole(gets: Iterable[Described], posts: Iterable[Described], root_path: str)
 
 def posted(endpoint: Endpoint) -> dict[str, Any]:
     """A body and its answers."""
+    error = _ERRORS.get(endpoint, _ERROR)
     content: dict[str, Any] = {"application/json": {"schema": _ANSWERS[endpoint]}}
     if endpoint in _STREAMS:
-        content["text/event-stream"] = {"schema": _event(_STREAMS[endpoint])}
+        content["text/event-stream"] = {"schema": _event(_STREAMS[endpoint], error)}
     body = {"application/json": {"schema": body_schema(endpoint)}}
     return {
         "requestBody": {"required": True, "content": body},
@@ -204,16 +255,16 @@ def posted(endpoint: Endpoint) -> dict[str, Any]:
                 "content": content,
                 "links": _LINKS.get(endpoint, {}),
             },
-            **_errors(*_REFUSALS),
+            **_errors(*_REFUSALS, schema=error),
         },
     }
 
 
-def _event(chunk: dict[str, Any]) -> dict[str, Any]:
+def _event(chunk: dict[str, Any], error: dict[str, Any]) -> dict[str, Any]:
     """One server-sent event; an error on the way is one too."""
     told = {
         "contentMediaType": "application/json",
-        "contentSchema": {"anyOf": [chunk, _ERROR]},
+        "contentSchema": {"anyOf": [chunk, error]},
     }
     data = {"type": "string", "anyOf": [{"enum": ["[DONE]"]}, told]}
     return {"type": "object", "required": ["data"], "properties": {"data": data, "event": _TEXT}}
@@ -238,8 +289,8 @@ def exposed() -> dict[str, Any]:
     return {"responses": {**answers, **_errors(401)}}
 
 
-def _errors(*statuses: int) -> dict[str, Any]:
-    content = {"application/json": {"schema": _ERROR}}
+def _errors(*statuses: int, schema: dict[str, Any] = _ERROR) -> dict[str, Any]:
+    content = {"application/json": {"schema": schema}}
     return {
         str(status): {"description": _REFUSALS[status], "content": content} for status in statuses
     }

@@ -1,4 +1,4 @@
-"""What a client did wrong, or we did, in OpenAI's shape."""
+"""What a client did wrong, or we did, in OpenAI's shape and in Anthropic's."""
 
 from __future__ import annotations
 
@@ -20,6 +20,14 @@ from forerun.errors import (
 )
 
 RETRY_SECONDS: Final = 1
+_OF_ANTHROPIC: Final = {
+    401: "authentication_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
 _NAMED_VALUE: Final = re.compile(r"(\w+)(?:=| names token | cannot )")
 
 
@@ -48,6 +56,11 @@ class ApiError(Exception):
                 "code": self.code,
             }
         }
+
+    def for_anthropic(self, request_id: str) -> dict[str, Any]:
+        usual = "api_error" if self.status >= 500 else "invalid_request_error"
+        told = {"type": _OF_ANTHROPIC.get(self.status, usual), "message": self.message}
+        return {"type": "error", "error": told, "request_id": request_id}
 
 
 def bad_request(message: str, param: str | None = None, code: str | None = None) -> ApiError:

@@ -129,9 +129,16 @@ def _check_num(num_prompts: int, num_choices: int, max_num_open: int) -> None:
 
 
 def answer_len(
-    wanted: int | None, name: str, prompt: Tokens, max_model_len: int, limits: Limits
+    wanted: int | None,
+    name: str,
+    prompt: Tokens,
+    max_model_len: int,
+    limits: Limits,
+    *,
+    may_be_short: bool = False,
 ) -> int:
-    """How many tokens an answer may have: as many as asked for, else what there is room for."""
+    """How many tokens an answer may have: as many as asked for, else what there is room for.
+    `may_be_short`: where there is less room it is not refused."""
     ceiling = limits.max_answer_tokens
     num = len(prompt)
     if wanted is not None:
@@ -140,6 +147,8 @@ def answer_len(
                 f"{name}={wanted} is not allowed; this server gives at most {ceiling} tokens.", name
             )
         if num < max_model_len < num + wanted:
+            if may_be_short:
+                return max_model_len - num
             raise bad_request(
                 f"this model's maximum context length is {max_model_len} tokens, the prompt has "
                 f"{num} and {name} is {wanted}; shorten the prompt or lower {name}.",

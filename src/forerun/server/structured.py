@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from forerun.errors import InvalidOption
@@ -18,16 +18,11 @@ class Structure(NamedTuple):
 
 
 def structure_of(given: Mapping[str, Any]) -> Structure:
-    """vLLM's `structured_outputs`, OpenAI's `response_format`, or `text.format` of responses."""
-    found = []
+    """vLLM's `structured_outputs`, or what an API has in its place."""
+    found = list[Structure]()
     if (own := given.get("structured_outputs")) is not None:
         found.append(Structure("structured_outputs", _by_vllm(own)))
-    for field, asked in (
-        ("response_format", given.get("response_format")),
-        ("text.format", given.get("text", {}).get("format")),
-    ):
-        if asked is not None and asked["type"] != "text":
-            found.append(Structure(field, _by_openai(asked)))
+    found += [Structure(field, _by_schema(asked)) for field, asked in _formats(given)]
     if len(found) > 1:
         names = " and ".join(str(each.field) for each in found)
         raise bad_request(f"{names} both say what the answer looks like; give one.", found[0].field)
@@ -36,9 +31,17 @@ def structure_of(given: Mapping[str, Any]) -> Structure:
 
 def may_take_long(given: Mapping[str, Any]) -> bool:
     """Whether a grammar has to be made of a body's fields, and tried."""
-    formats = (given.get("response_format"), given.get("text", {}).get("format"))
-    is_formed = any(asked is not None and asked["type"] != "text" for asked in formats)
-    return is_formed or bool(given.get("structured_outputs") or given.get("tools"))
+    is_asked = given.get("structured_outputs") or given.get("tools")
+    return bool(is_asked) or any(True for _ in _formats(given))
+
+
+def _formats(given: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Where a client asked for something else than text, and for what: in chat, in responses, and
+    in messages."""
+    for name, inner in (("response_format", None), ("text", "format"), ("output_config", "format")):
+        asked = given.get(name, {}) if inner is None else given.get(name, {}).get(inner, {})
+        if asked.get("type", "text") != "text":
+            yield name if inner is None else f"{name}.{inner}", asked
 
 
 def _by_vllm(asked: Mapping[str, Any]) -> StructuredOutputsParams | None:
@@ -48,9 +51,8 @@ def _by_vllm(asked: Mapping[str, Any]) -> StructuredOutputsParams | None:
         raise bad_request(str(error), "structured_outputs") from None
 
 
-def _by_openai(asked: Mapping[str, Any]) -> StructuredOutputsParams:
-    """Chat wraps a schema in an object of its own, and responses do not. One without a schema
-    is any object."""
+def _by_schema(asked: Mapping[str, Any]) -> StructuredOutputsParams:
+    """Chat alone wraps a schema in an object of its own. One without a schema is any object."""
     schema = asked.get("json_schema", asked).get("schema")
     if schema is None:
         return StructuredOutputsParams(json_object=True)

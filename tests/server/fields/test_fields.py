@@ -18,6 +18,8 @@ BODIES: dict[Endpoint, dict[str, Any]] = {
     Endpoint.CHAT: CHAT,
     Endpoint.RESPONSES: {"input": "a"},
     Endpoint.INPUT_TOKENS: {},
+    Endpoint.MESSAGES: {**CHAT, "max_tokens": 1},
+    Endpoint.COUNT_TOKENS: CHAT,
 }
 
 

@@ -89,6 +89,24 @@ def responses_usage(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def messages_usage(found: dict[str, Any]) -> dict[str, Any]:
+    """The same under the names of Anthropic, who counts cached tokens by themselves."""
+    num_cached = found["prompt_tokens_details"]["cached_tokens"]
+    details = found["completion_tokens_details"]
+    return {
+        "input_tokens": found["prompt_tokens"] - num_cached,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": num_cached,
+        "output_tokens": found["completion_tokens"],
+        "output_tokens_details": {
+            "thinking_tokens": details["reasoning_tokens"],
+            "accepted_prediction_tokens": details["accepted_prediction_tokens"],
+            "rejected_prediction_tokens": details["rejected_prediction_tokens"],
+        },
+        "forerun": found["forerun"],
+    }
+
+
 def _guesses_of(requests: Sequence[Request], drafter: str) -> tuple[int, int]:
     """(made, accepted) by one drafter."""
     found = [request.stats.drafters.get(drafter, (0, 0)) for request in requests]

@@ -15,6 +15,8 @@ class Endpoint(StrEnum):
     CHAT = "chat"
     RESPONSES = "responses"
     INPUT_TOKENS = "input_tokens"
+    MESSAGES = "messages"
+    COUNT_TOKENS = "count_tokens"
     TOKENIZE = "tokenize"
     DETOKENIZE = "detokenize"
 

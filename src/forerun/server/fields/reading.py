@@ -13,6 +13,7 @@ from forerun.server.fields.table import by_name
 _ALIKE: Final = (
     ("prompt", "messages", "input"),
     ("max_tokens", "max_completion_tokens", "max_output_tokens"),
+    ("stop", "stop_sequences"),
 )
 
 

@@ -71,9 +71,8 @@ _MESSAGE: Final = Tagged(
 MESSAGES: Final = ListOf(_MESSAGE, 1, MAX_MESSAGES)
 
 PREDICTION: Final = Shape({"type": OneOf(("content",)), "content": CONTENT}, ("type", "content"))
-STOP: Final = Either(
-    (Text(1, 1000), ListOf(Text(1, 1000), 0, 64)), "a text, or a list of at most 64 texts"
-)
+STOP_SEQUENCES: Final = ListOf(Text(1, 1000), 0, 64)
+STOP: Final = Either((Text(1, 1000), STOP_SEQUENCES), "a text, or a list of at most 64 texts")
 LOGIT_BIAS: Final = MapOf(r"^[0-9]{1,9}$", Real(-100, 100), 4096)
 STREAM_OPTIONS: Final = Shape(
     {"include_usage": FLAG, "continuous_usage_stats": FLAG, "include_obfuscation": FLAG}

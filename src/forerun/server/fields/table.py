@@ -1,4 +1,4 @@
-"""Every field of OpenAI's and vLLM's bodies, and what becomes of it: the one list."""
+"""Every field of OpenAI's, Anthropic's and vLLM's bodies, and what becomes of it: the one list."""
 
 from __future__ import annotations
 
@@ -20,6 +20,14 @@ from forerun.server.fields.kinds import (
     Text,
     Whole,
 )
+from forerun.server.fields.message_shapes import (
+    CUSTOM_TOOL_CHOICE,
+    CUSTOM_TOOLS,
+    OUTPUT_CONFIG,
+    SYSTEM,
+    THINKING,
+    TURNS,
+)
 from forerun.server.fields.shapes import (
     FORERUN,
     INPUT,
@@ -34,6 +42,7 @@ from forerun.server.fields.shapes import (
     SOME_TOKENS,
     SPECULATIVE,
     STOP,
+    STOP_SEQUENCES,
     STREAM_OPTIONS,
     STRUCTURED_OUTPUTS,
     TEXT_FORMAT,
@@ -48,8 +57,11 @@ from forerun.server.fields.tool_shapes import (
 
 _COMPLETIONS, _CHAT, _RESPONSES = Endpoint.COMPLETIONS, Endpoint.CHAT, Endpoint.RESPONSES
 _TOKENIZE, _DETOKENIZE = Endpoint.TOKENIZE, Endpoint.DETOKENIZE
+_MESSAGES = Endpoint.MESSAGES
 _INPUT: Final = (Endpoint.RESPONSES, Endpoint.INPUT_TOKENS)
-_ALL: Final = (_COMPLETIONS, _CHAT, _RESPONSES)
+_TURNS: Final = (_MESSAGES, Endpoint.COUNT_TOKENS)
+_OPENAI: Final = (_COMPLETIONS, _CHAT, _RESPONSES)
+_ALL: Final = (*_OPENAI, _MESSAGES)
 _BOTH: Final = (_COMPLETIONS, _CHAT)
 MAX_COUNT: Final = 2**31 - 1  # tokens in an answer; the context is far smaller
 _COUNT: Final = Whole(1, MAX_COUNT)
@@ -80,6 +92,8 @@ FIELDS: Final[tuple[Field, ...]] = (
     _honoured("model", Text(1), *Endpoint, note="a name of `/v1/models`"),
     _honoured("prompt", PROMPT, _COMPLETIONS, needed=True),
     _honoured("messages", MESSAGES, _CHAT, needed=True),
+    _honoured("messages", TURNS, *_TURNS, needed=True),
+    _honoured("system", SYSTEM, *_TURNS, note="a system message before `messages`"),
     _honoured("input", INPUT, _RESPONSES, needed=True, note="text or items"),
     _honoured("input", INPUT, Endpoint.INPUT_TOKENS),
     _honoured("instructions", TEXT, *_INPUT, note="a system message before `input`"),
@@ -92,7 +106,11 @@ FIELDS: Final[tuple[Field, ...]] = (
         note="go on where the last message's words end",
     ),
     _honoured("add_generation_prompt", FLAG, _CHAT, _TOKENIZE),
-    _honoured("chat_template_kwargs", MapOf("^[A-Za-z_]", Anything(), 64), _CHAT, _TOKENIZE),
+    _honoured(
+        "chat_template_kwargs",
+        MapOf("^[A-Za-z_]", Anything(), 64),
+        *(_CHAT, _TOKENIZE, *_TURNS),
+    ),
     _honoured("add_special_tokens", FLAG, *_BOTH, _TOKENIZE),
     _honoured(
         "truncate_prompt_tokens",
@@ -134,8 +152,16 @@ FIELDS: Final[tuple[Field, ...]] = (
     _honoured("max_tokens", _COUNT, _CHAT, note="OpenAI's older name of the next"),
     _honoured("max_completion_tokens", _COUNT, _CHAT, note="the whole context if not given"),
     _honoured("max_output_tokens", _COUNT, _RESPONSES),
+    _honoured(
+        "max_tokens",
+        _COUNT,
+        _MESSAGES,
+        note="of messages: the context's end may come before it",
+        needed=True,
+    ),
     _honoured("min_tokens", Whole(0, MAX_COUNT), *_ALL),
-    _honoured("stop", STOP, *_ALL),
+    _honoured("stop", STOP, *_OPENAI),
+    _honoured("stop_sequences", STOP_SEQUENCES, _MESSAGES),
     _honoured("stop_token_ids", TOKENS, *_ALL),
     _honoured("include_stop_str_in_output", FLAG, *_ALL),
     _honoured("ignore_eos", FLAG, *_ALL),
@@ -150,6 +176,13 @@ FIELDS: Final[tuple[Field, ...]] = (
     _honoured("response_format", RESPONSE_FORMAT, *_BOTH, note="OpenAI's way to say `json`"),
     _honoured("text", TEXT_FORMAT, _RESPONSES, note="`format`, as `response_format` of chat"),
     _idle("text", TEXT_FORMAT, Endpoint.INPUT_TOKENS),
+    _honoured(
+        "output_config",
+        OUTPUT_CONFIG,
+        *_TURNS,
+        note="`format`, as `response_format` of chat; `effort`, as `reasoning_effort`",
+    ),
+    _refused("output_format", *_TURNS, note="use `output_config.format`"),
     # What it may call.
     _honoured("tools", TOOLS, _CHAT, _TOKENIZE, note="functions; see docs/tools.md"),
     _honoured("tools", FLAT_TOOLS, *_INPUT, note="`web_search` and the like are left out"),
@@ -160,6 +193,8 @@ FIELDS: Final[tuple[Field, ...]] = (
         note="`auto`, `required`, `none`, a function, or `allowed_tools`",
     ),
     _honoured("tool_choice", FLAT_TOOL_CHOICE, *_INPUT),
+    _honoured("tools", CUSTOM_TOOLS, *_TURNS),
+    _honoured("tool_choice", CUSTOM_TOOL_CHOICE, *_TURNS),
     _honoured("parallel_tool_calls", FLAG, _CHAT, _RESPONSES, note="`false`: one call at most"),
     _idle("parallel_tool_calls", FLAG, Endpoint.INPUT_TOKENS),
     # What it reasons before.
@@ -170,6 +205,12 @@ FIELDS: Final[tuple[Field, ...]] = (
         note="where the chat template reads it; `none`: no reasoning, where it can do without",
     ),
     _honoured("reasoning", REASONING, *_INPUT, note="`effort`, as `reasoning_effort` of chat"),
+    _honoured(
+        "thinking",
+        THINKING,
+        *_TURNS,
+        note="`disabled`: no reasoning, where the model can do without; `display`",
+    ),
     # How it is shown.
     _honoured("stream", FLAG, *_ALL),
     _honoured("stream_options", STREAM_OPTIONS, *_BOTH),
@@ -203,18 +244,25 @@ FIELDS: Final[tuple[Field, ...]] = (
     _honoured("priority", Whole(-100, 100), *_ALL, note="smaller runs sooner"),
     _honoured("cache_salt", Text(1, 256), *_ALL, note="who shares prefixes with whom"),
     # What changes nothing here.
-    _idle("user", TEXT, *_ALL),
-    _idle("safety_identifier", TEXT, *_ALL),
-    _idle("prompt_cache_key", TEXT, *_ALL, note="prefixes are always shared"),
-    _idle("prompt_cache_retention", TEXT, *_ALL),
-    _idle("prompt_cache_options", Anything(), *_ALL),
+    _idle("user", TEXT, *_OPENAI),
+    _idle("safety_identifier", TEXT, *_OPENAI),
+    _idle("prompt_cache_key", TEXT, *_OPENAI, note="prefixes are always shared"),
+    _idle("prompt_cache_retention", TEXT, *_OPENAI),
+    _idle("prompt_cache_options", Anything(), *_OPENAI),
     _idle("service_tier", TEXT, *_ALL),
+    *(_idle(name, Anything(), *_TURNS) for name in ("cache_control", "diagnostics")),
+    *(
+        _idle(name, TEXT, *_TURNS)
+        for name in ("speed", "inference_geo", "user_profile_id", "workspace_id")
+    ),
+    _idle("context_management", Anything(), *_TURNS, note="nothing is cleared"),
     _idle("access_programs", Anything(), _RESPONSES),
     _idle(
         "client_metadata", MapOf("^[A-Za-z_]", Anything(), 64), *_INPUT, note="Codex says who it is"
     ),
     _honoured("metadata", METADATA, _RESPONSES, note="comes back with the response"),
     _idle("metadata", METADATA, _CHAT),
+    _idle("metadata", Anything(), *_TURNS),
     _idle("store", FLAG, _CHAT, _RESPONSES, note="nothing is stored"),
     _idle("max_tool_calls", Whole(0, MAX_COUNT), _RESPONSES),
     _idle("verbosity", OneOf(("low", "medium", "high")), _CHAT),
@@ -256,6 +304,8 @@ FIELDS: Final[tuple[Field, ...]] = (
     _refused("previous_response_id", *_INPUT, note="nothing is stored: send all items"),
     _refused("prompt", _RESPONSES, note="there are no stored prompts: give `input`"),
     _refused("context_management", _RESPONSES, unused=_NO_LIST),
+    _refused("container", _MESSAGES),
+    _refused("mcp_servers", *_TURNS, unused=_NO_LIST, note="ask them from the client"),
     # Tokens and text.
     _honoured("prompt", TEXT, _TOKENIZE, note="or `messages`"),
     _honoured("messages", MESSAGES, _TOKENIZE, note="or `prompt`"),
@@ -275,7 +325,10 @@ def by_name(endpoint: Endpoint) -> dict[str, Field]:
 
 def markdown() -> str:
     """The table of the docs."""
-    lines = ["| field | completions | chat | responses | note |", "|---|---|---|---|---|"]
+    lines = [
+        "| field | completions | chat | responses | messages | note |",
+        "|---|---|---|---|---|---|",
+    ]
     names = dict.fromkeys(field.name for field in FIELDS if set(field.on) & set(_ALL))
     for name in names:
         found = [by_name(endpoint).get(name) for endpoint in _ALL]

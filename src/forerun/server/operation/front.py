@@ -26,6 +26,7 @@ from forerun.server.service import Service
 from forerun.server.streaming import DIRECT, REQUEST_ID, JsonAnswer, LastWords, explained
 
 _ANSWERS: Final = ("/v1/responses/", "/v1/chat/completions/")  # where OpenAI keeps them
+_OF_ANTHROPIC: Final = "/v1/messages"  # here, and below
 _REQUEST_ID: Final = re.compile(r"[!-~]{1,128}")
 
 
@@ -86,17 +87,18 @@ class Front:
                 return
             self._origins.check(request)
             if not is_preflight(request):
-                self._keys.check(scope["path"], request.headers.get("authorization"))
+                given = (request.headers.get(name) for name in ("authorization", "x-api-key"))
+                self._keys.check(scope["path"], *given)
             await self._app(scope, receive, visit.send)
         except ApiError as error:
-            await _error_response(error)(scope, receive, visit.send)
+            await _error_response(error, scope)(scope, receive, visit.send)
         except asyncio.CancelledError:  # the server ends, and waits for nobody
             if not visit.has_begun:
-                await _error_response(shutting_down())(scope, receive, visit.send)
+                await _error_response(shutting_down(), scope)(scope, receive, visit.send)
         except Exception as error:
             told = explained(error)
             if not visit.has_begun:
-                await _error_response(told)(scope, receive, visit.send)
+                await _error_response(told, scope)(scope, receive, visit.send)
 
 
 class Visit:
@@ -117,20 +119,23 @@ class Visit:
         await self._send(message)
 
 
-def _error_response(error: ApiError) -> JsonAnswer:
+def _error_response(error: ApiError, scope: Scope) -> JsonAnswer:
+    """In the shape of whoever's API it is."""
+    is_of_anthropic = f"{scope['path']}/".startswith(f"{_OF_ANTHROPIC}/")
+    body = error.for_anthropic(REQUEST_ID.get()) if is_of_anthropic else error.body
     if error.num_dropped_bytes:
-        return LastWords(error.body, error.status, dict(error.headers), error.num_dropped_bytes)
-    return JsonAnswer(error.body, error.status, dict(error.headers))
+        return LastWords(body, error.status, dict(error.headers), error.num_dropped_bytes)
+    return JsonAnswer(body, error.status, dict(error.headers))
 
 
-async def api_error(_request: Request, error: Any) -> JsonAnswer:
+async def api_error(request: Request, error: Any) -> JsonAnswer:
     """For the framework, which asks for a handler by the error's class."""
-    return _error_response(explained(error))
+    return _error_response(explained(error), request.scope)
 
 
-async def unforeseen(_request: Request, error: Any) -> JsonAnswer:
+async def unforeseen(request: Request, error: Any) -> JsonAnswer:
     """The same for all others: the framework raises them once more, and so they are logged."""
-    return _error_response(as_api_error(error))
+    return _error_response(as_api_error(error), request.scope)
 
 
 async def http_error(request: Request, error: Any) -> JsonAnswer:
@@ -142,7 +147,8 @@ async def http_error(request: Request, error: Any) -> JsonAnswer:
         405: f"{request.method[:16]} is not for {path[:200]}; send {allowed}.",
     }
     message = words.get(error.status_code, str(error.detail))
-    return _error_response(ApiError(error.status_code, message, "not_here", headers=headers))
+    told = ApiError(error.status_code, message, "not_here", headers=headers)
+    return _error_response(told, request.scope)
 
 
 def _where(app: Any, path: str) -> str:

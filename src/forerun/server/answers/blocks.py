@@ -1,0 +1,75 @@
+"""The content of one of Anthropic's messages: what is thought, what is said, and what is called."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from forerun.replies import Piece, ReplyForm, Thoughts
+from forerun.tools import CallBegun, Words
+
+Event = dict[str, Any]
+
+
+class ContentBlocks:
+    """From an answer's text as it grows to the events that tell of it; `done` are blocks that are
+    complete. A call that was cut off is told as far as it went, and is none of these."""
+
+    def __init__(self, form: ReplyForm, *, shows_thinking: bool = True) -> None:
+        self._form = form
+        self._reader = form.reader()
+        self._shows_thinking = shows_thinking
+        self._open: Event | None = None  # as it was when it began
+        self._text = ""  # of that one
+        self._index = -1  # of that one
+        self.done: list[Event] = []
+
+    @property
+    def has_called(self) -> bool:
+        return self._reader.num_calls > 0 and self._reader.is_whole
+
+    def read(self, text: str, *, is_last: bool = False) -> Iterator[Event]:
+        for piece in self._reader.read(text, is_last=is_last):
+            if self._shows_thinking or not isinstance(piece, Thoughts):
+                yield from self._told(piece)
+        if is_last:
+            yield from self._closed(is_whole=self._reader.is_whole)
+
+    def _told(self, piece: Piece) -> Iterator[Event]:
+        if isinstance(piece, CallBegun):
+            own = {"id": self._form.fresh_id(), "name": piece.name, "input": {}}
+            yield from self._begun({"type": "tool_use", **own})
+        elif isinstance(piece, Thoughts):
+            yield from self._in_block({"type": "thinking", "thinking": "", "signature": ""})
+            yield self._delta("thinking_delta", "thinking", piece.text)
+        elif isinstance(piece, Words):
+            yield from self._in_block({"type": "text", "text": ""})
+            yield self._delta("text_delta", "text", piece.text)
+        else:
+            yield self._delta("input_json_delta", "partial_json", piece.text)
+
+    def _in_block(self, block: Event) -> Iterator[Event]:
+        if self._open is None or self._open["type"] != block["type"]:
+            yield from self._begun(block)
+
+    def _begun(self, block: Event) -> Iterator[Event]:
+        yield from self._closed()
+        self._open, self._text = block, ""
+        self._index += 1
+        yield {"type": "content_block_start", "index": self._index, "content_block": block}
+
+    def _delta(self, kind: str, name: str, text: str) -> Event:
+        self._text += text
+        delta = {"type": kind, name: text}
+        return {"type": "content_block_delta", "index": self._index, "delta": delta}
+
+    def _closed(self, *, is_whole: bool = True) -> Iterator[Event]:
+        block, self._open = self._open, None
+        if block is None:
+            return
+        yield {"type": "content_block_stop", "index": self._index}
+        if block["type"] != "tool_use":
+            self.done.append({**block, block["type"]: self._text})
+        elif is_whole:
+            self.done.append({**block, "input": json.loads(self._text or "{}")})

@@ -1,0 +1,56 @@
+"""`/v1/messages`, as Anthropic has it, and its count of what a message begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from forerun.engine.api.async_engine import AsyncEngine
+from forerun.server.answers.group import Group
+from forerun.server.answers.messages import MessageForm, message_events
+from forerun.server.fields import Endpoint
+from forerun.server.messages import as_chat, effort_of
+from forerun.server.prompts import chat_prompt, truncated
+from forerun.server.question import Question, answer_len, answer_room
+from forerun.server.routes.asked import Given, answered, identity, made_of
+from forerun.server.service import Service
+from forerun.server.streaming import JsonAnswer
+from forerun.server.tools import calling_of
+
+
+async def messages(request: Request) -> Response:
+    return await answered(request, Endpoint.MESSAGES, _read, message_events)
+
+
+async def count_tokens(request: Request) -> Response:
+    """How many tokens a message would begin with."""
+    return await made_of(request, Endpoint.COUNT_TOKENS, _counted)
+
+
+def _read(
+    given: Given, service: Service, engine: AsyncEngine
+) -> tuple[Question, Callable[[Group], MessageForm]]:
+    max_len, name = engine.max_model_len, "max_tokens"
+    asked = as_chat(given)
+    prompt, reply = chat_prompt(asked, engine, calling_of(asked, engine), effort_of(given))
+    room = answer_room(given[name], max_len, service.limits)
+    prompt = truncated(prompt, given.get("truncate_prompt_tokens"), max_len, room)
+    length = answer_len(given[name], name, prompt, max_len, service.limits, may_be_short=True)
+    question = Question.of(asked, [prompt], engine, [length], None, reply=reply)
+    return question, partial(
+        MessageForm,
+        **identity(given, "msg_", service, engine),
+        shows_trace=question.traces,
+        reply=reply,
+        shows_thinking=given.get("thinking", {}).get("display") != "omitted",
+        is_short=length < given[name],
+    )
+
+
+def _counted(given: Given, _service: Service, engine: AsyncEngine) -> JsonAnswer:
+    asked = as_chat(given)
+    tokens, _ = chat_prompt(asked, engine, calling_of(asked, engine), effort_of(given))
+    return JsonAnswer({"input_tokens": len(tokens)})
