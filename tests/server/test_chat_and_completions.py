@@ -368,9 +368,13 @@ def test_usage_in_streams(server: Running) -> None:
     lines = server.stream(
         "/v1/chat/completions", **asked, stream_options={"continuous_usage_stats": True}
     )
-    counts = [json.loads(line)["usage"]["completion_tokens"] for line in lines[:-1]]
-    assert counts == sorted(counts)
-    assert counts[-1] == whole["completion_tokens"]
+    chunks = [json.loads(line) for line in lines[:-1]]
+    for index in range(2):
+        of_choice = [c["usage"] for c in chunks if c["choices"][0]["index"] == index]
+        counts = [usage["completion_tokens"] for usage in of_choice]
+        assert counts == sorted(counts)
+        assert (counts[0], counts[-1]) == (1, 40)
+        assert {usage["prompt_tokens"] for usage in of_choice} == {whole["prompt_tokens"]}
 
 
 def test_options_of_a_stream_without_one(server: Running) -> None:
@@ -478,3 +482,15 @@ def test_a_response_can_be_sent_back(server: Running) -> None:
     items.append({"role": "user", "content": "and then"})
     server.ask("/v1/responses", input=items, **asked)
     server.ask("/v1/responses/input_tokens", input=items)
+
+
+def test_minus_one_asks_for_all_that_there_is_room_for(server: Running) -> None:
+    """As in llama-server."""
+    for path, name, asked in (
+        ("/v1/completions", "max_tokens", {"prompt": "abc"}),
+        ("/v1/chat/completions", "max_tokens", {"messages": CHAT}),
+        ("/v1/chat/completions", "max_completion_tokens", {"messages": CHAT}),
+    ):
+        answer = server.ask(path, **asked, **{name: -1}, ignore_eos=True, seed=1)
+        assert answer["usage"]["total_tokens"] == 256
+        assert answer["choices"][0]["finish_reason"] == "length"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from contextlib import suppress
@@ -118,16 +119,16 @@ def _welcome(address: str, config: ServerConfig, llm: LLM) -> str:
     if config.uds is not None:
         scheme = "https" if config.tls_cert else "http"
         where, socket = f"{scheme}://localhost", f"--unix-socket {shlex.quote(str(config.uds))} "
-    key = ' -H "Authorization: Bearer $KEY"' if config.api_keys else ""
+    key = " -H 'Authorization: Bearer YOUR_KEY'" if config.api_keys else ""
     insecure = "-k " if config.tls_cert else ""
     question = '"messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 64'
-    body = f'{{"model": "{name}", {question}}}'
+    body = shlex.quote(f'{{"model": {json.dumps(name)}, {question}}}')
     page = f"page: {where}/\n" if config.page and not socket else ""
     return (
         f"ready: {name} at {address}/v1 · {llm.max_num_seqs} at once, context "
         f"{llm.max_model_len} · speculation {_guesses(llm)}\n"
         f"{page}try: curl {insecure}{socket}{where}/v1/chat/completions{key} "
-        f"-H 'Content-Type: application/json' -d '{body}'"
+        f"-H 'Content-Type: application/json' -d {body}"
     )
 
 

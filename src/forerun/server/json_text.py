@@ -29,8 +29,10 @@ def parse_json(found: bytes) -> Any:
         raise bad_request(f"the body is not UTF-8 (byte {error.start}); encode it.") from None
     except RecursionError:
         raise bad_request("the body is nested too deeply; send flatter JSON.") from None
-    except ValueError as error:  # also a number with thousands of digits
-        raise bad_request(f"the body is not JSON ({error}); mend it.") from None
+    except ValueError as error:
+        is_long = "sys.set_int_max_str_digits" in str(error)
+        told = "a number has thousands of digits" if is_long else error
+        raise bad_request(f"the body is not JSON ({told}); mend it.") from None
     return value
 
 

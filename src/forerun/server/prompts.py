@@ -95,11 +95,8 @@ def conversation(given: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
+    """One of the assistant's may say nothing, as where it was cut off while it reasoned."""
     role, calls = message["role"], message.get("tool_calls")
-    if role == "assistant" and "content" not in message and not calls:
-        raise bad_request(
-            "a message of the assistant has neither content nor tool_calls; give one.", "messages"
-        )
     content = content_text({"role": role, "content": message.get("content", "")})
     found = {"role": "system" if role == "developer" else role, "content": content}
     for name in ("name", "tool_call_id"):

@@ -137,11 +137,11 @@ def answer_len(
     *,
     may_be_short: bool = False,
 ) -> int:
-    """How many tokens an answer may have: as many as asked for, else what there is room for.
-    `may_be_short`: where there is less room it is not refused."""
+    """How many tokens an answer may have: as many as asked for, else, and for -1, what there is
+    room for. `may_be_short`: where there is less room it is not refused."""
     ceiling = limits.max_answer_tokens
     num = len(prompt)
-    if wanted is not None:
+    if wanted is not None and wanted >= 0:
         if ceiling is not None and wanted > ceiling:
             raise bad_request(
                 f"{name}={wanted} is not allowed; this server gives at most {ceiling} tokens.", name
@@ -165,7 +165,7 @@ def answer_room(
 ) -> int:
     """What a prompt that is truncated to fit leaves for the answer: as many tokens as asked for,
     else `usual`, or a quarter of the context."""
-    if wanted is not None:
+    if wanted is not None and wanted >= 0:
         return wanted
     room = max_model_len // 4 if usual is None else usual
     return room if limits.max_answer_tokens is None else min(room, limits.max_answer_tokens)

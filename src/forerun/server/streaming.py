@@ -16,12 +16,13 @@ from forerun.server.answers.delta import Delta
 from forerun.server.answers.form import ChunkForm
 from forerun.server.errors import ApiError, as_api_error
 from forerun.server.json_text import to_json
-from forerun.server.operation.protocol import Direct
+from forerun.server.operation.protocol import Direct, Pings
 
 Result = TypeVar("Result")
 
 _LOG: Final = logging.getLogger("forerun.server")
 DONE: Final = b"data: [DONE]\n\n"
+COMMENT: Final = b": waiting\n\n"  # which clients pass over
 REQUEST_ID: Final = ContextVar("request id", default="-")  # of the request that is being answered
 _HEARD_OUT: Final = 10.0  # seconds
 MANY_LOGPROBS: Final = 256  # to be written beside the event loop: of 20 tokens each it takes 0.1 s
@@ -65,7 +66,12 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
     def __init__(
-        self, events: AsyncIterator[bytes], leave: Callable[[], None], timeout_s: float
+        self,
+        events: AsyncIterator[bytes],
+        leave: Callable[[], None],
+        timeout_s: float,
+        ping: bytes = COMMENT,
+        ping_interval_s: float = 0.0,
     ) -> None:
         # nginx would hold events back until it has some kilobytes of them.
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
@@ -73,6 +79,7 @@ class EventStream(Response):
         self._events = events
         self._leave = leave
         self._timeout_s = timeout_s
+        self._ping, self._ping_interval_s = ping, ping_interval_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         head = {"status": self.status_code, "headers": self.raw_headers}
@@ -81,14 +88,18 @@ class EventStream(Response):
                 async with asyncio.timeout(self._timeout_s):
                     await send({"type": "http.response.start", **head})
                     # In a task of its own: an event wakes no frame of those that led here.
-                    await asyncio.create_task(self._send_all(scope[DIRECT].send))
+                    await asyncio.create_task(self._send_all(scope[DIRECT]))
         except TimeoutError:  # the rest is not sent, so the connection is closed
             _LOG.warning("request %s: its reader was too slow and is cut off", REQUEST_ID.get())
 
-    async def _send_all(self, send: Send) -> None:
-        async for part in self._events:
-            await send({"type": "http.response.body", "body": part, "more_body": True})
-        await send({"type": "http.response.body"})
+    async def _send_all(self, direct: Direct) -> None:
+        pings = Pings(direct, self._ping, self._ping_interval_s)
+        try:
+            async for part in self._events:
+                await direct.send({"type": "http.response.body", "body": part, "more_body": True})
+        finally:
+            pings.stop()
+        await direct.send({"type": "http.response.body"})
 
 
 async def data_events(form: ChunkForm, direct: Direct) -> AsyncIterator[bytes]:

@@ -48,8 +48,10 @@ def test_every_refused_field_answers_400_and_names_itself() -> None:
             if field.treatment is Treatment.REFUSED:
                 found += 1
                 error = refused(endpoint, {**BODIES[endpoint], field.name: {"surely": "not"}})
-                assert (error.param, error.code) == (field.name, "unsupported")
+                assert (error.param, error.code) == (field.name, field.code)
     assert found > 40
+    error = refused(Endpoint.RESPONSES, {"input": "a", "previous_response_id": "resp_1"})
+    assert error.code == "previous_response_not_found", "at which clients send all again"
 
 
 def test_unknown_fields_point_at_the_nearest_and_may_be_ignored() -> None:
@@ -69,8 +71,21 @@ def test_another_endpoints_word_points_at_this_ones() -> None:
         (Endpoint.COMPLETIONS, {"messages": []}, "valid: prompt."),
         (Endpoint.COMPLETIONS, {**PROMPT, "max_output_tokens": 3}, "'max_tokens'?"),
         (Endpoint.CHAT, {"input": "a"}, "valid: messages."),
+        (Endpoint.CHAT, {**CHAT, "grammar": "a"}, "valid: structured_outputs."),
+        (Endpoint.CHAT, {**CHAT, "n_predict": 3}, "valid: max_completion_tokens, max_tokens."),
+        (Endpoint.CHAT, {**CHAT, "enable_thinking": True}, "valid: chat_template_kwargs."),
     ):
         assert part in refused(endpoint, body).message
+
+
+def test_what_is_refused_is_recommended_to_nobody() -> None:
+    listed = refused(Endpoint.CHAT, {**CHAT, "zzz": 1}).message.split("valid: ")[1]
+    names = listed.split(".")[0].split(", ")
+    refusals = {field.name for field in FIELDS if field.treatment is Treatment.REFUSED}
+    honoured = {field.name for field in FIELDS if field.treatment is not Treatment.REFUSED}
+    assert set(names) & refusals <= honoured
+    assert "guided_grammar" not in names
+    assert "messages" in names
 
 
 def test_ids_are_read_one_by_one_where_they_are_not_plain() -> None:

@@ -81,6 +81,12 @@ def test_vllms_field(server: Running, path: str, wanted: Any, texts: set[str]) -
     assert text_of(without) == text_of(server.ask(path, **asked))
 
 
+def test_a_schema_needs_no_name(server: Running) -> None:
+    asked = {"type": "json_schema", "json_schema": {"schema": {"enum": ["a", "b"]}}}
+    answer = server.ask(CHATS, **body(CHATS, response_format=asked))
+    assert text_of(answer) in ('"a"', '"b"')
+
+
 def test_the_client_parses_types(client: Any) -> None:
     """As OpenAI's documentation shows it: a class in, an instance out."""
     chat = client.chat.completions.parse(

@@ -397,12 +397,11 @@ BAD_FORMAT = {"name": "a", "schema": ODD}
             "structured_outputs",
             "drop one",
         ),
-        (RESPONSES, {"tools": TOOLS}, "tools[0].function", "unknown field"),
+        (RESPONSES, {"tools": TOOLS}, "tools[0]", "name is missing"),
         (RESPONSES, {"tools": [{"type": "mcp"}]}, "tools[0]", "others are not supported"),
         (RESPONSES, {"input": [{"type": "image"}]}, "input[0]", "message or function_call"),
         (CHATS, {"messages": [{"role": "system"}]}, "messages[0]", "content is missing"),
         (CHATS, {"messages": [{"role": "robot"}]}, "messages[0]", "assistant or tool"),
-        (CHATS, {"messages": [{"role": "assistant"}]}, "messages", "neither content nor"),
         (
             CHATS,
             {"messages": [{"role": "assistant", "tool_calls": [{"type": "custom"}]}]},
@@ -419,3 +418,31 @@ def test_what_cannot_be_called(
     error = response.json()["error"]
     assert sentence in error["message"]
     assert error["param"] == field
+
+
+def test_what_else_is_said_of_a_function_is_passed_over(server: Running) -> None:
+    """transformers writes what it returns, and others write notes; names have servers in them."""
+    notes = {"return": {"type": "number"}, "annotations": {"title": "Pet"}, "defer_loading": True}
+    name = "mcp__" + "server_" * 9 + "pet"
+    flat = named(name, **notes)
+    for path, body, tools in ((CHATS, CHAT, [nested(flat)]), (RESPONSES, RESPONSE, [flat])):
+        length = {key: 120 for key in body if key.startswith("max_")}
+        more = {"tools": tools, "tool_choice": "required", "parallel_tool_calls": False}
+        assert name in json.dumps(server.ask(path, **{**body, **length, **more}))
+
+
+def test_turns_that_were_cut_off_and_calls_that_were_made_up_are_told_again(
+    server: Running,
+) -> None:
+    """Agents send back whatever they got, and go on."""
+    call = {"id": "1", "type": "function", "function": {"name": "", "arguments": "{"}}
+    turns: list[dict[str, Any]] = [
+        {"reasoning_content": "hm"},
+        {"content": None, "reasoning": "hm"},
+        {"content": None},
+        {},
+        {"content": None, "tool_calls": [call]},
+    ]
+    for turn in turns:
+        messages = [*ASKED, {"role": "assistant", **turn}, *ASKED]
+        server.ask(CHATS, **{**CHAT, "messages": messages, "max_tokens": 2})

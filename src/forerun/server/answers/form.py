@@ -100,10 +100,12 @@ class ChunkForm(Form, ABC):
         return b"".join([line for delta in deltas for line in self._lines(delta)])
 
     def closing(self) -> bytes:
-        return self._before + self._usage() if self.includes_usage else b""
+        return self._before + _with_usage(self.group.usage) if self.includes_usage else b""
 
     def _lines(self, delta: Delta) -> list[bytes]:
-        after = self._usage() if self.continuous_usage else self._after
+        after = self._after
+        if self.continuous_usage:
+            after = _with_usage(self.group.usage_of(delta))
         if delta.num_before and delta.output is None and self.is_framed:
             if not delta.text:
                 return []
@@ -139,5 +141,6 @@ class ChunkForm(Form, ABC):
         """With the usage as null where it comes at the end, as OpenAI does."""
         return b'],"usage":null}\n\n' if self.includes_usage else b"]}\n\n"
 
-    def _usage(self) -> bytes:
-        return b'],"usage":' + to_json(self.group.usage) + b"}\n\n"
+
+def _with_usage(usage: dict[str, Any]) -> bytes:
+    return b'],"usage":' + to_json(usage) + b"}\n\n"

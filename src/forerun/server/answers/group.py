@@ -55,6 +55,11 @@ class Group:
     def usage(self) -> dict[str, Any]:
         return usage(self.requests, self.num_choices, self._num_told, self.reasoning)
 
+    def usage_of(self, delta: Delta) -> dict[str, Any]:
+        """Of its answer alone, up to there."""
+        num_told = delta.num_before + len(delta.tokens)
+        return usage([self._tellings[delta.index].answer.request], 1, num_told, self.reasoning)
+
     @property
     def num_generated(self) -> int:
         """Tokens of all answers so far, whether they were told or not."""

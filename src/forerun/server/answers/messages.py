@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from forerun.replies import WORDS_ALONE, ReplyForm
 from forerun.server.answers.blocks import ContentBlocks, Event
@@ -15,6 +15,8 @@ from forerun.server.answers.usage import messages_usage
 from forerun.server.json_text import to_json
 from forerun.server.operation.protocol import Direct
 from forerun.server.streaming import REQUEST_ID, explained
+
+_PING: Final = {"type": "ping"}
 
 
 @dataclass
@@ -37,7 +39,7 @@ class MessageForm(Form):
         """Each event as an object; its `type` is its name. What rounds guessed stands beside what
         is told next."""
         yield {"type": "message_start", "message": self._message()}
-        yield {"type": "ping"}
+        yield _PING
         blocks, rounds = self._blocks(), list[Event]()
         async for (delta,) in self.group.news():
             rounds += self._trace(delta)
@@ -97,3 +99,6 @@ async def message_events(form: MessageForm, _direct: Direct) -> AsyncIterator[by
 
 def _line(event: Event) -> bytes:
     return f"event: {event['type']}".encode() + b"\ndata: " + to_json(event) + b"\n\n"
+
+
+PING: Final = _line(_PING)

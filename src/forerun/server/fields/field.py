@@ -29,7 +29,8 @@ class Treatment(StrEnum):
 
 @dataclass(frozen=True)
 class Field:
-    """`kind` is what may stand there; of a refused field, what means that it is not used."""
+    """`kind` is what may stand there; of a refused field, what means that it is not used, and
+    `code` is that of the error."""
 
     name: str
     treatment: Treatment
@@ -37,3 +38,4 @@ class Field:
     on: tuple[Endpoint, ...]
     note: str = ""
     is_required: bool = False
+    code: str | None = None

@@ -21,7 +21,7 @@ from forerun.server.fields.kinds import (
 from forerun.server.fields.shapes import MAX_MESSAGES
 from forerun.tools import MAX_TOOLS
 
-_NAME: Final = Text(1, 128)
+_NAME: Final = Text(1, 130)
 _OBJECT: Final = MapOf("", Anything(), 4096)
 
 
@@ -67,7 +67,7 @@ TURNS: Final = ListOf(
                 thinking=_open("thinking", "thinking", thinking=TEXT),
                 redacted_thinking=_open("redacted_thinking"),
                 tool_use=_open(
-                    "tool_use", "id", "name", "input", id=TEXT, name=_NAME, input=_OBJECT
+                    "tool_use", "id", "name", "input", id=TEXT, name=TEXT, input=_OBJECT
                 ),
             ),
             "system": _said_by("system", '"text"', 1),

@@ -12,8 +12,10 @@ from forerun.server.fields.table import by_name
 # What endpoints call the same thing.
 _ALIKE: Final = (
     ("prompt", "messages", "input"),
-    ("max_tokens", "max_completion_tokens", "max_output_tokens"),
+    ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "n_predict"),
     ("stop", "stop_sequences"),
+    ("structured_outputs", "grammar", "json_schema", "guided_decoding_backend"),
+    ("chat_template_kwargs", "enable_thinking"),
 )
 
 
@@ -49,10 +51,14 @@ def _read_all(known: dict[str, Field], body: Any, *, lenient: bool) -> dict[str,
 
 
 def _meant(name: str, known: dict[str, Field]) -> dict[str, Field]:
-    """What a name may stand for here: its own word for the same, if it has one."""
+    """What a name may stand for here: its own word for the same, if it has one, else whatever does
+    not answer 400 itself."""
+    usable = {one: at for one, at in known.items() if at.treatment is not Treatment.REFUSED}
     alike = next((names for names in _ALIKE if name in names), ())
-    honoured = [one for one in alike if one in known and known[one].treatment is Treatment.HONOURED]
-    return {one: known[one] for one in honoured} or known
+    honoured = [
+        one for one in alike if one in usable and usable[one].treatment is Treatment.HONOURED
+    ]
+    return {one: usable[one] for one in honoured} or usable
 
 
 def _read(field: Field, value: Any) -> Any:
@@ -63,5 +69,5 @@ def _read(field: Field, value: Any) -> Any:
             raise
         hint = field.note or "leave it out"
         raise bad_request(
-            f"{field.name} is not supported here; {hint}.", field.name, "unsupported"
+            f"{field.name} is not supported here; {hint}.", field.name, field.code
         ) from None

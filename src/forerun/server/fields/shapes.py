@@ -109,7 +109,7 @@ def _formats(schema: Shape) -> Tagged:
 
 RESPONSE_FORMAT: Final = _formats(
     Shape(
-        {"type": OneOf(("json_schema",)), "json_schema": Shape(_NAMED_SCHEMA, ("name",))},
+        {"type": OneOf(("json_schema",)), "json_schema": Shape(_NAMED_SCHEMA)},
         ("type", "json_schema"),
     )
 )
@@ -182,7 +182,7 @@ _ITEM: Final = Tagged(
             "function_call",
             *("call_id", "name", "arguments"),
             call_id=TEXT,
-            name=Text(1, 64),
+            name=TEXT,
             arguments=TEXT,
             namespace=Text(1, 64),
         ),

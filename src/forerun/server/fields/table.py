@@ -11,6 +11,7 @@ from forerun.server.fields.kinds import (
     FLAG,
     TEXT,
     Anything,
+    Either,
     Kind,
     ListOf,
     MapOf,
@@ -65,6 +66,7 @@ _ALL: Final = (*_OPENAI, _MESSAGES)
 _BOTH: Final = (_COMPLETIONS, _CHAT)
 MAX_COUNT: Final = 2**31 - 1  # tokens in an answer; the context is far smaller
 _COUNT: Final = Whole(1, MAX_COUNT)
+_COUNT_OR_ROOM: Final = Either((OneOf((-1,)), _COUNT), "a count of tokens, or -1")
 LOGPROBS: Final = "message.output_text.logprobs"  # as `include` of a response asks for them
 _OF_OTHERS: Final = (
     *("reasoning.encrypted_content", "web_search_call.results", "web_search_call.action.sources"),
@@ -83,8 +85,10 @@ def _idle(name: str, kind: Kind, *on: Endpoint, note: str = "") -> Field:
     return Field(name, Treatment.NO_EFFECT, kind, on, note)
 
 
-def _refused(name: str, *on: Endpoint, unused: Kind = NOTHING, note: str = "") -> Field:
-    return Field(name, Treatment.REFUSED, unused, on, note)
+def _refused(
+    name: str, *on: Endpoint, unused: Kind = NOTHING, note: str = "", code: str = "unsupported"
+) -> Field:
+    return Field(name, Treatment.REFUSED, unused, on, note, code=code)
 
 
 FIELDS: Final[tuple[Field, ...]] = (
@@ -145,12 +149,17 @@ FIELDS: Final[tuple[Field, ...]] = (
     # Where it ends.
     _honoured(
         "max_tokens",
-        Whole(0, MAX_COUNT),
+        Whole(-1, MAX_COUNT),
         _COMPLETIONS,
-        note="if not given 16, or what there is room for",
+        note="if not given 16, or what there is room for, as -1 says",
     ),
-    _honoured("max_tokens", _COUNT, _CHAT, note="OpenAI's older name of the next"),
-    _honoured("max_completion_tokens", _COUNT, _CHAT, note="the whole context if not given"),
+    _honoured("max_tokens", _COUNT_OR_ROOM, _CHAT, note="OpenAI's older name of the next"),
+    _honoured(
+        "max_completion_tokens",
+        _COUNT_OR_ROOM,
+        _CHAT,
+        note="the whole context if not given, or -1",
+    ),
     _honoured("max_output_tokens", _COUNT, _RESPONSES),
     _honoured(
         "max_tokens",
@@ -237,12 +246,12 @@ FIELDS: Final[tuple[Field, ...]] = (
         _CHAT,
         note="llama.cpp's; `none` leaves it in the content, marks and all",
     ),
-    _honoured("request_id", Text(1, 128), *_ALL, note="becomes part of the answer's id"),
+    _honoured("request_id", Text(1, 512), *_ALL, note="becomes part of the answer's id"),
     # How it is run.
     _honoured("speculative", SPECULATIVE, *_ALL),
     _honoured("forerun", FORERUN, *_ALL, note="`trace`: what each round guessed"),
-    _honoured("priority", Whole(-100, 100), *_ALL, note="smaller runs sooner"),
-    _honoured("cache_salt", Text(1, 256), *_ALL, note="who shares prefixes with whom"),
+    _honoured("priority", Whole(-(2**63), 2**63 - 1), *_ALL, note="smaller runs sooner"),
+    _honoured("cache_salt", Text(1, 1024), *_ALL, note="who shares prefixes with whom"),
     # What changes nothing here.
     _idle("user", TEXT, *_OPENAI),
     _idle("safety_identifier", TEXT, *_OPENAI),
@@ -268,6 +277,10 @@ FIELDS: Final[tuple[Field, ...]] = (
     _idle("verbosity", OneOf(("low", "medium", "high")), _CHAT),
     _idle("personality", TEXT, Endpoint.INPUT_TOKENS),
     _idle("spaces_between_special_tokens", FLAG, *_BOTH),
+    _idle("session_id", TEXT, *_BOTH),
+    _idle("stream_interval", Whole(1, MAX_COUNT), *_BOTH, note="text comes round by round"),
+    _idle("return_mm_kwargs", FLAG, *_BOTH),
+    _idle("routed_experts_prompt_start", Whole(0, MAX_COUNT), *_BOTH),
     # What does not work here, and what means that nobody asks for it.
     _refused("suffix", _COMPLETIONS, unused=OneOf(("",)), note="no infilling: leave it out"),
     _refused("best_of", _COMPLETIONS, unused=OneOf((1,)), note="use `n`"),
@@ -295,13 +308,31 @@ FIELDS: Final[tuple[Field, ...]] = (
     _refused("prompt_embeds", _COMPLETIONS),
     _refused("chat_template", _CHAT, note="a template is a program: set it with --chat-template"),
     _refused("documents", _CHAT, unused=_NO_LIST),
-    _refused("mm_processor_kwargs", _CHAT),
+    _refused("mm_processor_kwargs", _CHAT, _RESPONSES),
     _refused("logits_processors", *_BOTH, unused=_NO_LIST),
     _refused("kv_transfer_params", *_BOTH),
-    _refused("vllm_xargs", *_BOTH, unused=MapOf("$^", NOTHING, 0)),
+    _refused("ec_transfer_params", *_BOTH),
+    _refused("echo", _CHAT, unused=_NO_FLAG, note="use `continue_final_message`"),
+    _refused("thinking_token_budget", *_BOTH),
+    _refused("logprob_token_ids", *_BOTH, unused=_NO_LIST),
+    _refused("truncation_side", *_BOTH, unused=OneOf(("left",)), note="the last are kept"),
+    _refused("watermarking", *_BOTH),
+    _refused("repetition_detection", *_BOTH),
+    _refused("media_io_kwargs", _CHAT),
+    _refused("return_prompt_text", *_BOTH, unused=_NO_FLAG),
+    _refused("return_token_offsets", *_BOTH, unused=_NO_FLAG),
+    _refused("vllm_xargs", *_OPENAI, unused=MapOf("$^", NOTHING, 0)),
     _refused("background", _RESPONSES, unused=_NO_FLAG, note="wait for the answer"),
     _refused("conversation", *_INPUT, note="nothing is stored: send all items"),
-    _refused("previous_response_id", *_INPUT, note="nothing is stored: send all items"),
+    _refused(
+        "previous_response_id",
+        *_INPUT,
+        note="nothing is stored: send all items",
+        code="previous_response_not_found",  # at which clients send all
+    ),
+    _refused("previous_response", _RESPONSES, note="send all items"),
+    _refused("previous_input_messages", _RESPONSES, unused=_NO_LIST, note="send all items"),
+    _refused("enable_response_messages", _RESPONSES, unused=_NO_FLAG),
     _refused("prompt", _RESPONSES, note="there are no stored prompts: give `input`"),
     _refused("context_management", _RESPONSES, unused=_NO_LIST),
     _refused("container", _MESSAGES),

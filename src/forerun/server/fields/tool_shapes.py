@@ -21,14 +21,13 @@ from forerun.server.fields.kinds import (
 from forerun.tools import MAX_TOOLS, MODES
 
 _FUNCTION_TYPE: Final = OneOf(("function",))
-_NAME: Final = Text(1, 64)
+_NAME: Final = Text(1, 130)  # servers of MCP are part of it
+# What else is said of a function is not told to the model.
 _DEFINED: Final[dict[str, Kind]] = {
     "name": _NAME,
     "description": TEXT,
     "parameters": MapOf("", Anything(), 4096),
     "strict": FLAG,
-    # What a model is not told.
-    **dict.fromkeys(("returns", "output_schema", "cache_control", "allowed_callers"), Anything()),
 }
 _NAMED: Final = Shape({"name": _NAME}, ("name",))
 
@@ -48,7 +47,7 @@ TOOLS: Final = _tools(
     '"function"',
     {
         "function": Shape(
-            {"type": _FUNCTION_TYPE, "function": Shape(_DEFINED, ("name",))},
+            {"type": _FUNCTION_TYPE, "function": Shape(_DEFINED, ("name",), is_open=True)},
             ("type", "function"),
             is_open=True,
         )
@@ -68,10 +67,10 @@ _FLAT: Final = Shape(
     {
         "type": _FUNCTION_TYPE,
         **_DEFINED,
-        "defer_loading": FLAG,
         "async": OneOf((False,)),
     },
     ("type", "name"),
+    is_open=True,
 )
 _NAMESPACE: Final = Shape(
     {
@@ -114,7 +113,8 @@ CALLS: Final = ListOf(
                 {
                     "id": TEXT,
                     "type": _FUNCTION_TYPE,
-                    "function": Shape({"name": _NAME, "arguments": TEXT}, ("name",), is_open=True),
+                    # Whatever a model made up, it is told again.
+                    "function": Shape({"name": TEXT, "arguments": TEXT}, ("name",), is_open=True),
                 },
                 ("function",),
                 is_open=True,

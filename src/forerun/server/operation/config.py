@@ -25,6 +25,7 @@ class Limits:
     max_body_bytes: int = option(8 << 20, "No request is longer than this.")
     request_timeout_s: float = option(600.0, "Seconds that an answer may take.")
     body_timeout_s: float = option(30.0, "Seconds that a head or a body may take to arrive.")
+    sse_ping_interval_s: float = option(15.0, "Seconds of silence in a stream, at most; 0: any.")
     lenient_fields: bool = option(False, "Ignore body fields that nobody knows.")
 
     @property
@@ -78,6 +79,10 @@ class ServerConfig:
         ):
             if not 0 < seconds < float("inf"):
                 raise InvalidOption(f"{name} {seconds} is not allowed; give seconds above 0.")
+        if not 0 <= (interval := self.limits.sse_ping_interval_s) < float("inf"):
+            raise InvalidOption(
+                f"--sse-ping-interval {interval} is not allowed; give seconds, or 0 for no pings."
+            )
         if self.max_num_waiting < 0:
             raise InvalidOption(
                 f"--max-num-waiting {self.max_num_waiting} is not allowed; give 0 or more."

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from asyncio import TimerHandle, Transport
+from asyncio import TimerHandle, Transport, get_running_loop
+from time import monotonic
 
 import h11
 from starlette.types import Message, Scope, Send
@@ -18,6 +19,7 @@ class Direct:
         is_chunked = scope["http_version"] == "1.1" and scope["method"] != "HEAD"
         self._cycle = cycle if isinstance(cycle, RequestResponseCycle) and is_chunked else None
         self._send = send
+        self.last = 0.0  # when it was written to, on the clock of event loops
 
     @property
     def keeps_up(self) -> bool:
@@ -27,6 +29,7 @@ class Direct:
 
     def write(self, part: bytes) -> None:
         assert self._cycle is not None
+        self.last = monotonic()
         if part:  # an empty one would be the last
             self._cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
 
@@ -35,6 +38,35 @@ class Direct:
             self.write(message["body"])
         else:
             await self._send(message)
+
+
+class Pings:
+    """Written where nothing else was for so many `seconds`, until they are stopped: clients and
+    proxies give up on who is silent, and a long prompt takes minutes. 0: none at all."""
+
+    def __init__(self, direct: Direct, ping: bytes, seconds: float) -> None:
+        self._direct, self._ping, self._seconds = direct, ping, seconds
+        self._handle: TimerHandle | None = None
+        if seconds:
+            direct.last = monotonic()
+            self._wait()
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _wait(self) -> None:
+        due = self._direct.last + self._seconds
+        self._handle = get_running_loop().call_at(due, self._look)
+
+    def _look(self) -> None:
+        if monotonic() < self._direct.last + self._seconds:
+            self._wait()
+            return
+        if self._direct.keeps_up:
+            self._direct.write(self._ping)
+        self._direct.last = monotonic()
+        self._wait()
 
 
 def timed_protocol(seconds: float) -> type[H11Protocol]:

@@ -19,7 +19,7 @@ from forerun.server.json_text import parse_json
 from forerun.server.operation.protocol import Direct
 from forerun.server.question import Question
 from forerun.server.service import Lane, Service
-from forerun.server.streaming import DIRECT, EventStream, JsonAnswer, left_by, made
+from forerun.server.streaming import COMMENT, DIRECT, EventStream, JsonAnswer, left_by, made
 from forerun.server.structured import may_take_long
 
 Result = TypeVar("Result")
@@ -67,8 +67,10 @@ def identity(given: Given, prefix: str, service: Service, engine: AsyncEngine) -
     }
 
 
-async def answered(request: Request, endpoint: Endpoint, read: Read, events: Events) -> Response:
-    """Bit by bit, or whole."""
+async def answered(
+    request: Request, endpoint: Endpoint, read: Read, events: Events, ping: bytes = COMMENT
+) -> Response:
+    """Bit by bit, or whole. `ping` is an event that says nothing."""
     service = service_of(request)
     engine = service.engine
     question, form_of = await made_of(request, endpoint, read)
@@ -78,7 +80,9 @@ async def answered(request: Request, endpoint: Endpoint, read: Read, events: Eve
     request.state.group = group  # for the access log
     if question.streams:
         told = events(form, request.scope[DIRECT])
-        return EventStream(told, group.close, service.limits.reader_timeout_s)
+        limits = service.limits
+        times = limits.reader_timeout_s, ping, limits.sse_ping_interval_s
+        return EventStream(told, group.close, *times)
     with left_by(request.receive, group.close):
         deltas = await group.whole()
         # Chances of a long text are megabytes.

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from forerun.engine.api.async_engine import AsyncEngine
 from forerun.server.answers.group import Group
-from forerun.server.answers.messages import MessageForm, message_events
+from forerun.server.answers.messages import PING, MessageForm, message_events
 from forerun.server.fields import Endpoint
 from forerun.server.messages import as_chat, effort_of
 from forerun.server.prompts import chat_prompt, truncated
@@ -22,7 +22,7 @@ from forerun.server.tools import calling_of
 
 
 async def messages(request: Request) -> Response:
-    return await answered(request, Endpoint.MESSAGES, _read, message_events)
+    return await answered(request, Endpoint.MESSAGES, _read, message_events, PING)
 
 
 async def count_tokens(request: Request) -> Response:

@@ -1,0 +1,119 @@
+"""Streams that nothing comes on for a while: clients and proxies give up on who is silent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import openai as typed_openai
+import pytest
+
+from forerun.errors import InvalidOption
+from forerun.server.operation.config import Limits, ServerConfig
+from forerun.server.operation.protocol import Pings
+from tests.server.serving import MODEL, Running, serving
+
+openai: Any = typed_openai  # its overloads know only models of its own
+CHAT: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": "a"}], "seed": 1}
+LONG: dict[str, Any] = {"prompt": "abc", "max_tokens": 200, "ignore_eos": True, "stream": True}
+SHORT: dict[str, Any] = {**CHAT, "max_tokens": 4, "stream": True}
+
+
+class Line:
+    """A connection that takes whatever it is given, or nothing."""
+
+    def __init__(self, *, keeps_up: bool = True) -> None:
+        self.last, self.keeps_up, self.parts = 0.0, keeps_up, list[bytes]()
+
+    def write(self, part: bytes) -> None:
+        self.parts.append(part)
+
+
+async def pinged(line: Line, seconds: float, rest: float) -> None:
+    direct: Any = line
+    pings = Pings(direct, b"ping", seconds)
+    await asyncio.sleep(rest)
+    pings.stop()
+    num = len(line.parts)
+    await asyncio.sleep(2 * seconds + 0.01)
+    assert len(line.parts) == num, "nothing comes behind the end"
+
+
+def test_silence_is_broken_until_the_end() -> None:
+    line = Line()
+    asyncio.run(pinged(line, 0.01, 0.5))
+    assert set(line.parts) == {b"ping"}
+    assert len(line.parts) > 3
+
+
+def test_who_does_not_read_is_not_pinged_and_zero_means_never() -> None:
+    deaf, quiet = Line(keeps_up=False), Line()
+    asyncio.run(pinged(deaf, 0.01, 0.1))
+    asyncio.run(pinged(quiet, 0.0, 0.1))
+    assert deaf.parts == quiet.parts == []
+
+
+def test_where_something_comes_in_time_there_is_no_ping() -> None:
+    line = Line()
+
+    async def main() -> None:
+        direct: Any = line
+        pings = Pings(direct, b"ping", 30.0)
+        loop = asyncio.get_running_loop()
+        for _ in range(5):
+            line.last = loop.time()
+            pings._look()
+        pings.stop()
+
+    asyncio.run(main())
+    assert line.parts == []
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("inf"), float("nan")])
+def test_intervals_that_are_none(seconds: float) -> None:
+    with pytest.raises(InvalidOption, match="--sse-ping-interval"):
+        ServerConfig(("a",), limits=Limits(sse_ping_interval_s=seconds))
+
+
+@pytest.fixture(scope="module")
+def server(tiny_path: Path) -> Iterator[Running]:
+    options = ("--kernels", "reference", "--max-num-seqs", "1", "--sse-ping-interval", "0.01")
+    with serving(tiny_path, *options, "--no-speculation") as running:
+        yield running
+
+
+@contextmanager
+def busy(server: Running) -> Iterator[None]:
+    """Whoever asks now has to wait."""
+    with server.client.stream("POST", "/v1/completions", json=LONG) as stream:
+        pieces = stream.iter_bytes()
+        next(pieces)
+        yield
+
+
+def test_who_waits_for_a_turn_hears_that_the_server_lives(server: Running) -> None:
+    """Comments for OpenAI's clients, events for Anthropic's; both still get their answers."""
+    messages = {name: CHAT[name] for name in ("model", "messages")}
+    asking = server.client.stream("POST", "/v1/chat/completions", json=SHORT)
+    with busy(server), asking as stream:
+        lines = list(stream.iter_lines())
+    assert ": waiting" in lines
+    assert lines[-2] == "data: [DONE]"
+    with busy(server):
+        events = server.stream("/v1/messages", **messages, max_tokens=4)
+    kinds = [json.loads(event)["type"] for event in events]
+    assert kinds.count("ping") > 1
+    assert kinds[-1] == "message_stop"
+
+
+def test_clients_pass_over_them(server: Running) -> None:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0) as client:
+        whole = client.chat.completions.create(**CHAT, max_tokens=30)
+        with busy(server):
+            chunks = list(client.chat.completions.create(**CHAT, max_tokens=30, stream=True))
+    told = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    assert told == whole.choices[0].message.content
