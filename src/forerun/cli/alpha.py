@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from forerun.cli.bench.options import MOST_SEED, at_least, load_with_room, split
-from forerun.cli.options.engine import measuring_options, rounding_of
+from forerun.cli.options.engine import kernel_settings, measuring_options
 from forerun.cli.options.shared import bundle, takes, without
 from forerun.cli.terminal.output import say_json
 from forerun.cli.terminal.screen import screen
@@ -82,7 +82,7 @@ def alpha(options: AlphaOptions, engine: EngineConfig) -> None:
         for name, config in configs.items():
             sums = _along(llm, config, texts, factors)
             rows.append(_row(Path(engine.model).name, name, temperature, sums, seed))
-    rounded = rounding_of(engine, llm)
+    rounded = kernel_settings(engine, llm)
     if options.json:
         say_json({"class": workload, "seed": seed, **rounded, "rows": rows}, indent=2)
     else:

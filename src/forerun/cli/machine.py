@@ -24,7 +24,6 @@ FEATURES: Final = {
     "neon": {"asimd", "neon"},
     "dotprod": {"asimddp", "dotprod"},
     "i8mm": {"i8mm"},
-    "sve": {"sve"},
 }
 EXTRAS: Final = ("serve", "structured", "gpu", "train", "plot", "bench")
 

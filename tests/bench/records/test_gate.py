@@ -74,6 +74,7 @@ def test_single_waits_can_be_asked_for(llm: LLM) -> None:
         ("settings", "kernels", "ReferenceKernels", "kernels is 'ReferenceKernels'"),
         ("settings", "quantization", None, "quantization is None, not 'not recorded'"),
         ("settings", "activations", "int8", "activations is 'int8', not 'int16'"),
+        ("settings", "instruction_set", "avx2", "instruction_set is 'avx2', not None"),
         ("settings", "kv_cache_dtype", "float16", "kv_cache_dtype is 'float16', not 'float32'"),
     ],
 )

@@ -422,7 +422,11 @@ def test_what_cannot_be_called(
 
 def test_what_else_is_said_of_a_function_is_passed_over(server: Running) -> None:
     """transformers writes what it returns, and others write notes; names have servers in them."""
-    notes = {"return": {"type": "number"}, "annotations": {"title": "Pet"}, "defer_loading": True}
+    notes: dict[str, Any] = {
+        "return": {"type": "number"},
+        "annotations": {"title": "Pet"},
+        "defer_loading": True,
+    }
     name = "mcp__" + "server_" * 9 + "pet"
     flat = named(name, **notes)
     for path, body, tools in ((CHATS, CHAT, [nested(flat)]), (RESPONSES, RESPONSE, [flat])):

@@ -67,7 +67,8 @@ def start_once(
                 while process.stdout.read(1 << 16):
                     pass
         if process.returncode != 0 or not first:
-            raise StartFailed(f"the command failed: {complaints.read_text().strip()[-500:]}")
+            told = complaints.read_text().strip()[-500:].removeprefix("forerun: ")
+            raise StartFailed(f"the command failed: {told}")
         found = json.loads(note.read_text())
         loaded_s = None if found["loaded_at"] is None else found["loaded_at"] - began_at
         whole_s, cpu_s = clock() - began, found["cpu_s"]

@@ -32,6 +32,7 @@ _SAME: Final[Mapping[str, Sequence[str]]] = {
     "settings": (
         *("max_tokens", "temperature", "seed", "acceptance", "prompt_tokens"),
         *("threads", "kernels", "quantization", "activations", "kv_cache_dtype"),
+        "instruction_set",
         *("chat_template", "max_model_len"),
     ),
 }
@@ -117,6 +118,8 @@ def _recorded(record: Record, part: str, key: str) -> Any:
     value = getattr(record, part).get(key, _NOT_RECORDED)
     if key == "activations" and value in (None, _NOT_RECORDED):
         return _ACTIVATIONS_ONCE
+    if key == "instruction_set" and value == _NOT_RECORDED:
+        return None  # the best there is, which nobody forced
     if key == "kv_cache_dtype" and value == _NOT_RECORDED:
         return None if record.settings.get("kernels") in _NO_CHOICE else _CACHE_ONCE
     return value

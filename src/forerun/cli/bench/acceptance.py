@@ -18,7 +18,7 @@ from forerun.cli.bench.options import (
 )
 from forerun.cli.bench.outcome import collect, finish
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.options.engine import measuring_options, rounding_of
+from forerun.cli.options.engine import kernel_settings, measuring_options
 from forerun.cli.options.shared import bundle, only, takes
 from forerun.cli.terminal.group import INTERRUPTED
 from forerun.engine_config import EngineConfig
@@ -81,7 +81,7 @@ def acceptance(
         "seed": options.seed,
         "speculative_config": asdict(engine.speculation),
         "kernels": type(llm.model.kernels).__name__,
-        **rounding_of(engine, llm),
+        **kernel_settings(engine, llm),
     }
     head = record_head(engine.model, settings)
     total = len(classes) * len(options.params)

@@ -23,7 +23,7 @@ from forerun.cli.bench.options import (
 from forerun.cli.bench.outcome import collect, finish, write_report
 from forerun.cli.bench.peer_options import PeerOptions, open_peers, peer_options, peer_versions
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.options.engine import load, measuring_options, rounding_of
+from forerun.cli.options.engine import kernel_settings, load, measuring_options
 from forerun.cli.options.shared import bundle, only, takes
 from forerun.cli.terminal.output import say
 from forerun.engine_config import EngineConfig
@@ -107,7 +107,7 @@ def batch(
         if "offline" in parts:
             servers = open_peers(stack, engine, peers, max_len, slots=options.max_num_seqs)
         llm = load(engine, max_model_len=max_len, max_num_seqs=options.max_num_seqs)
-        settings = {**asdict(asked), **asdict(options), **rounding_of(engine, llm)}
+        settings = {**asdict(asked), **asdict(options), **kernel_settings(engine, llm)}
         settings |= {"max_num_seqs": options.max_num_seqs, "kernels": llm.model.kernels.name}
         report = record_head(engine.model, settings, peer_versions(servers))
         report |= {"measured": "batch", "is_complete": False}

@@ -11,7 +11,7 @@ import typer
 from forerun.cli.bench.options import OutputOptions, output_options, split
 from forerun.cli.bench.outcome import finish
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.options.engine import as_arguments, load, loading_options, rounding_of
+from forerun.cli.options.engine import as_arguments, kernel_settings, load, loading_options
 from forerun.cli.options.shared import only, takes
 from forerun.cli.terminal.screen import screen
 from forerun.engine_config import EngineConfig
@@ -65,7 +65,7 @@ def gpu(
             ["generate", "Once upon a time there was", "--max-tokens", "2", *as_arguments(start)],
             lambda what: status.update(f"{what} …"),
         )
-    settings = {"kernels": "cuda", **rounding_of(on_gpu)}
+    settings = {"kernels": "cuda", **kernel_settings(on_gpu)}
     versions = {name: version(name) for name in ("torch", "triton")}
     head = record_head(None if synthetic_only else engine.model, settings, versions)
     finish({**head, "measured": "gpu", **found}, output.json, strict=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from forerun.cli.bench.options import OutputOptions, output_options
 from forerun.cli.bench.outcome import finish
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.options.engine import measuring_options
+from forerun.cli.options.engine import kernel_settings, measuring_options
 from forerun.cli.options.shared import only, takes
 from forerun.cli.terminal.screen import screen
 from forerun.engine_config import EngineConfig
@@ -32,7 +32,7 @@ def kernels(engine: EngineConfig, output: OutputOptions) -> None:
         from forerun.bench.measure.kernels import measure_kernels  # Numba can be imported
 
         found = measure_kernels(products, time.perf_counter, progress=say)
-    head = record_head(None, {"activations": engine.activations})
+    head = record_head(None, kernel_settings(engine))
     report = {**head, "measured": "kernels", **found}
     if output.plot is not None:
         save_kernel_plot(report, output.plot)

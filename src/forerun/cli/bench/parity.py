@@ -10,7 +10,7 @@ import typer
 from forerun.cli.bench.options import OutputOptions, at_least, output_options, strict_option
 from forerun.cli.bench.outcome import collect, finish
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.options.engine import load, loading_options, rounding_of
+from forerun.cli.options.engine import kernel_settings, load, loading_options
 from forerun.cli.options.shared import only, takes, without
 from forerun.engine_config import EngineConfig
 
@@ -37,7 +37,7 @@ def parity(
     theirs = LlamaModel.load(checkpoint, ReferenceKernels())
     names = {"kernels": ours.model.kernels.name, "against": theirs.kernels.name}
     settings = {"prompts": num_prompts, "tokens": max_tokens, "temperature": 0}
-    head = record_head(engine.model, settings | names | rounding_of(engine, ours))
+    head = record_head(engine.model, settings | names | kernel_settings(engine, ours))
     began = time.monotonic()
     texts = compare(ours, theirs, prompts, max_tokens)
     found = collect("prompts", num_prompts, texts, lambda one: one.prompt)

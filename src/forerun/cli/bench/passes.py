@@ -10,7 +10,7 @@ import typer
 from forerun.cli.bench.options import OutputOptions, output_options
 from forerun.cli.bench.outcome import finish
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.options.engine import load, loading_options, rounding_of
+from forerun.cli.options.engine import kernel_settings, load, loading_options
 from forerun.cli.options.shared import only, takes, without
 from forerun.cli.terminal.screen import screen
 from forerun.engine_config import EngineConfig
@@ -31,7 +31,7 @@ def passes(
 
     llm = load(engine, speculative_config=None)
     settings = {"kernels": llm.model.kernels.name, "threads": engine.num_threads}
-    head = record_head(engine.model, settings | rounding_of(engine, llm))
+    head = record_head(engine.model, settings | kernel_settings(engine, llm))
     with screen().status("measuring …"):
         if profile:
             found = {"measured": "profile", **measure_profile(llm, time.perf_counter)}

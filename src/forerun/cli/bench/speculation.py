@@ -29,7 +29,7 @@ from forerun.cli.bench.peer_options import (
 )
 from forerun.cli.bench.record_head import record_head
 from forerun.cli.bench.show import show_record
-from forerun.cli.options.engine import measuring_options, rounding_of
+from forerun.cli.options.engine import kernel_settings, measuring_options
 from forerun.cli.options.shared import takes
 from forerun.cli.terminal.progress import progress
 from forerun.engine_config import EngineConfig
@@ -122,7 +122,7 @@ def _head(
         "methods": ",".join(_methods(engine, options)) or "none",
         "threads": num_threads(engine),
         "kernels": type(llm.model.kernels).__name__,
-        **rounding_of(engine, llm),
+        **kernel_settings(engine, llm),
         "chat_template": _digest(engine.chat_template),
         "max_model_len": llm.max_model_len,
         "acceptance": "coupled",

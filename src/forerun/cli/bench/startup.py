@@ -11,7 +11,7 @@ import typer
 from forerun.cli.bench.options import OutputOptions, at_least, output_options
 from forerun.cli.bench.outcome import collect, finish
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.options.engine import as_arguments, loading_options, rounding_of
+from forerun.cli.options.engine import as_arguments, kernel_settings, loading_options
 from forerun.cli.options.shared import only, takes
 from forerun.cli.terminal.group import INTERRUPTED
 from forerun.cli.terminal.output import say
@@ -39,7 +39,7 @@ def startup(
     at_least("--repeats", repeats, 1)
     at_least("--max-tokens", max_tokens, 2)
     arguments = ["generate", _PROMPT, "--max-tokens", str(max_tokens), *as_arguments(engine)]
-    settings = {"repeats": repeats, "arguments": arguments, "seed": 0, **rounding_of(engine)}
+    settings = {"repeats": repeats, "arguments": arguments, "seed": 0, **kernel_settings(engine)}
     head = record_head(engine.model, settings)
     num = repeats + 1
     each = (startup.start_once(sys.executable, arguments, time.perf_counter) for _ in range(num))

@@ -101,13 +101,17 @@ def load(config: EngineConfig, *, max_num_seqs: int = 1, **changes: Any) -> LLM:
         return LLM(**vars(replace(config, **changes)))
 
 
-def rounding_of(config: EngineConfig, llm: LLM | None = None) -> dict[str, str | None]:
-    """For records: how weights are rounded and, on the processor, what meets packed ones; of a
-    model that is loaded, its keys and values, too."""
+def kernel_settings(config: EngineConfig, llm: LLM | None = None) -> dict[str, str | None]:
+    """For records: how weights are rounded and, on the processor, what meets packed ones, and the
+    instruction set that was forced; of a model that is loaded, its keys and values, too."""
     from forerun.engine.setup.kernel_choice import is_on_gpu
 
     activations = None if is_on_gpu(config) else config.activations or DEFAULT_ACTIVATIONS
-    found = {"quantization": config.quantization, "activations": activations}
+    found = {
+        "quantization": config.quantization,
+        "activations": activations,
+        "instruction_set": config.instruction_set,
+    }
     if llm is not None:
         found["kv_cache_dtype"] = getattr(llm.model.kernels, "row_type", None)
     return found

@@ -107,8 +107,8 @@ class CpuKernels(Attending, ChainSteps, Drawing):
     @contextmanager
     def loading(self, num_tensors: int) -> Iterator[None]:
         with self._report.of(num_tensors):
-            # Compile now, while someone watches.
-            _ = self._operations, self._row_draws
+            # Compile now, while someone watches; in an answer others would wait for it.
+            _ = self._operations, self._row_draws, self._weight_sum, self._coupled_draw
             yield
             self._check_effect()
             _ = self._row_operations

@@ -133,7 +133,7 @@ def _target(machine: Machine) -> tuple[str, str, str]:
     """What Numba itself generates code for, unless a processor with less is asked for."""
     triple, name, features = cpu_target.target_context.codegen().magic_tuple()
     if machine.is_forced and machine.instructions.processor is not None:
-        return triple, machine.instructions.processor, ""
+        return triple, machine.instructions.processor, machine.instructions.more
     return triple, name, features
 
 

@@ -34,6 +34,7 @@ class InstructionSet:
     processor: str | None = None  # that has these and no more, to generate code for
     has_wide_tile: bool = False  # of 16 rows and one digit, some of their floats in memory
     is_signed: bool = False  # weights that it multiplies, and not digits alone
+    more: str = ""  # features that all kernels need, and that `processor` lacks
 
     @property
     def is_slow(self) -> bool:
@@ -46,7 +47,7 @@ X86: Final = (  # the best first
     InstructionSet("avx512", 16, (8, 8), ("avx512bw", "avx512vl"), "skylake-avx512", True),
     InstructionSet("avxvnni", 8, (4, 4), ("avxvnni",), "alderlake"),
     InstructionSet("avx2", 8, (4, 4), ("avx2",), "haswell"),
-    InstructionSet("sse", 4, (4, 4), ()),
+    InstructionSet("sse", 4, (4, 4), (), "x86-64", more="+avx,+fma,+f16c"),
 )
 ARM: Final = (
     InstructionSet("i8mm", 4, (8, 8), ("i8mm", "dotprod"), None, True, is_signed=True),
@@ -122,14 +123,16 @@ def _is_arm() -> bool:
 
 
 def _named(name: str, found: list[InstructionSet]) -> InstructionSet:
+    offered = ", ".join(each.name for each in found)
     if name == "amx":
-        raise InvalidOption("no kernel uses AMX (docs/adr/018); choose vnni, or none for the best.")
+        raise InvalidOption(
+            f"no kernel uses AMX (docs/adr/018); choose one of {offered}, or none for the best."
+        )
     require_known("instruction set", [each.name for each in (*X86, *ARM)], name)
     names = (name, "avxvnni") if name == "vnni" else (name,)
     for each in found:
         if each.name in names:
             return each
-    offered = ", ".join(each.name for each in found)
     raise InvalidOption(f"this processor does not have {name}; choose one of {offered}.")
 
 
