@@ -1,13 +1,13 @@
 """Plain decoding and prompts beside llama-bench: python tools/beside_llamacpp.py record.json
 
-SmolLM2 with 1, 2, 4 and 8 threads, each on as many cores (THREADS="1 2" chooses others): 64 tokens
-without speculation, and a prompt of 512 (TOKENS and PROMPT choose others). `llama-bench` (`make
-peers`, or its folder in PEERS) and Forerun with 8-bit and 16-bit activations (ACTIVATIONS="int8":
-with these alone) run in turns, ROUNDS times; ratios are taken within a round. DEPTH says how many
-tokens are there already (whole pages of 16), and FA=0 or 1 whether llama.cpp has flash attention
-(its own choice by default). llama-bench draws no tokens and makes no text of them; Forerun does
-both. MODEL names another model, FORERUN_CPU forces an instruction set, and BUSY=2 keeps each of
-those cores busy with two other processes.
+SmolLM2 with 1, 2, 4 and 8 threads, as far as there are cores, each on as many (THREADS="1 2"
+chooses others): 64 tokens without speculation, and a prompt of 512 (TOKENS and PROMPT choose
+others). `llama-bench` (`make peers`, or its folder in PEERS) and Forerun with 8-bit and 16-bit
+activations (ACTIVATIONS="int8": with these alone) run in turns, ROUNDS times; ratios are taken
+within a round. DEPTH says how many tokens are there already (whole pages of 16), and FA=0 or 1
+whether llama.cpp has flash attention (its own choice by default). llama-bench draws no tokens and
+makes no text of them; Forerun does both. MODEL names another model, FORERUN_CPU forces an
+instruction set, and BUSY=2 keeps each of those cores busy with two other processes.
 `forerun bench show record.json` prints what was found.
 """
 
@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from forerun import LLM, SamplingParams
 from forerun.cli.bench.record_head import record_head
+from forerun.errors import ForerunError, InvalidOption
 from forerun.models.download.store import default_cache_dir, find_model
 
 PEER: Final = "llama.cpp"
@@ -33,6 +34,8 @@ NUM_TOKENS: Final = int(os.environ.get("TOKENS", "64"))
 PROMPT_LEN: Final = int(os.environ.get("PROMPT", "512"))
 DEPTH: Final = int(os.environ.get("DEPTH", "0"))
 FLASH_ATTENTION: Final = os.environ.get("FA", "auto")
+INSTRUCTION_SET: Final = os.environ.get("FORERUN_CPU") or None
+_USUAL_THREADS: Final = (1, 2, 4, 8)
 _WARM: Final = 8  # tokens before the first that counts
 
 Speeds = dict[str, float]  # tokens per second: plain, prompt
@@ -95,7 +98,7 @@ def measured(
             activations=activations,
             speculative_config=None,
             max_model_len=DEPTH + 1024,
-            instruction_set=os.environ.get("FORERUN_CPU"),
+            instruction_set=INSTRUCTION_SET,
         )
         our_speeds(llm)
         contenders[activations] = lambda llm=llm: our_speeds(llm)  # type: ignore[misc]
@@ -115,13 +118,36 @@ def measured(
     }
 
 
+def asked_threads() -> list[int]:
+    num_cores = len(os.sched_getaffinity(0))
+    given = os.environ.get("THREADS", "").split()
+    for count in given:
+        if not count.isdecimal() or not 1 <= int(count) <= num_cores:
+            raise InvalidOption(
+                f"THREADS has {count}; give counts from 1 to {num_cores}, the cores."
+            )
+    return list(map(int, given)) or [count for count in _USUAL_THREADS if count <= num_cores]
+
+
 def main(record: str) -> int:
+    try:
+        compare(Path(record))
+    except subprocess.CalledProcessError as error:
+        told = (error.stderr or "").strip().splitlines()[-1:] or [f"exit code {error.returncode}"]
+        print(f"llama-bench failed ({told[0]}); run `make peers` again.", file=sys.stderr)
+        return 2
+    except (ForerunError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def compare(record: Path) -> None:
     folder = Path(os.environ.get("PEERS", ".peers"))
     program = folder / "llama-bench"
     if not program.is_file():
-        print(f"{program} is not here; run `make peers`, or set PEERS.", file=sys.stderr)
-        return 2
-    threads = [int(count) for count in os.environ.get("THREADS", "1 2 4 8").split()]
+        raise InvalidOption(f"{program} is not here; run `make peers`, or set PEERS.")
+    threads = asked_threads()
     num_rounds, num_busy = int(os.environ.get("ROUNDS", "7")), int(os.environ.get("BUSY", "0"))
     name = os.environ.get("MODEL", "smollm2-135m")
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
@@ -131,7 +157,7 @@ def main(record: str) -> int:
         "depth": DEPTH,
         "flash_attention": FLASH_ATTENTION,
         "rounds": num_rounds,
-        "instruction_set": os.environ.get("FORERUN_CPU"),
+        "instruction_set": INSTRUCTION_SET,
         "busy": num_busy,
         "peer": about,
     }
@@ -146,9 +172,8 @@ def main(record: str) -> int:
             "is_complete": is_complete,
             "threads": found,
         }
-        Path(record).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        record.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
         print(f"{num_threads} threads measured", flush=True)
-    return 0
 
 
 if __name__ == "__main__":

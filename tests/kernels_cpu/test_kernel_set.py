@@ -22,6 +22,7 @@ from forerun.kernels.cpu.weights.quantize import quantize_rows
 from forerun.models.llama import LlamaModel
 from forerun.models.weights.dequantize import dequantize
 from forerun.models.weights.formats import FORMATS
+from forerun.sampling import Noise
 from forerun.types import Span, Tree
 from forerun.usable_cores import num_usable_cores
 from tests.contracts.kernel_sets import CACHE_DIR
@@ -379,3 +380,19 @@ def test_logits_are_the_callers_own(heights: tuple[int, ...]) -> None:
         kind.run()
     for tokens, answer in zip(asked, answers, strict=True):
         np.testing.assert_allclose(answer, exact[list(tokens)], rtol=1e-4, atol=1e-4)
+
+
+def test_nothing_that_draws_is_compiled_within_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would hold up everybody for seconds."""
+    k = CpuKernels(num_threads=1, cache_dir=CACHE_DIR)
+    with k.loading(1):
+        pass
+
+    def compiles(*_args: object) -> None:
+        raise AssertionError("compiled after loading")
+
+    monkeypatch.setattr(k._library, "function", compiles)
+    logits = np.zeros(100, np.float32)
+    assert 0 <= k.gumbel_argmax(logits.astype(np.float64), Noise(1), 0) < 100
+    low, high = k.weight_sum(logits, 0.0, 1.0)
+    assert low <= 100 <= high

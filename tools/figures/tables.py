@@ -13,6 +13,7 @@ from forerun.bench.prompts.workloads import FREE_FORM
 from forerun.bench.records.cells import Cell
 from forerun.bench.records.record import Record
 from forerun.bench.records.report import read_any
+from forerun.bench.views.reports import rounds_beside
 
 _RECORDS: Final = BENCH / "records"
 _LEAST: Final = 0.95  # of a lower bound
@@ -90,8 +91,7 @@ def beside_llamacpp() -> Iterator[str]:
     yield from _head("", "threads", "plain, tokens/s", "÷ llama.cpp", "prompt, tokens/s", "÷")
     for heading, name in BESIDE_LLAMACPP.items():
         for threads, sides in _read(name)["threads"].items():
-            ours = sides["int8"]
-            cells = [_speed_beside(ours.get(what)) for what in ("plain", "prompt")]
+            cells = [_speed_beside(sides, what) for what in ("plain", "prompt")]
             yield _row(heading, threads, *(cell for pair in cells for cell in pair))
             heading = ""
 
@@ -110,10 +110,11 @@ def briefly_beside_llamacpp() -> Iterator[str]:
             yield _row(heading, " / ".join(threads), plain, prompt)
 
 
-def _speed_beside(side: Mapping[str, Any] | None) -> tuple[str, str]:
-    if side is None:
-        return "–", "–"
-    return f"{side['tokens_per_second']:,.0f}", f"{side['ratio']:.2f}×"
+def _speed_beside(sides: Mapping[str, Any], what: str) -> tuple[str, str]:
+    """With the least and the largest ratio of the rounds."""
+    side, (low, high) = sides["int8"][what], rounds_beside(sides, "int8", what)
+    ratio = f"{side['ratio']:.2f}× [{low:.2f}, {high:.2f}]"
+    return f"{side['tokens_per_second']:,.0f}", ratio
 
 
 def passes() -> Iterator[str]:

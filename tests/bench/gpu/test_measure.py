@@ -191,7 +191,7 @@ def test_other_bits_are_an_exit_code(tiny_shape: str, monkeypatch: pytest.Monkey
         "forerun.engine.setup.kernel_choice.choose_kernels", lambda _config: Nudged()
     )
     monkeypatch.setattr("forerun.cli.bench.gpu.version", lambda _name: "1")
-    monkeypatch.setattr("forerun.cli.bench.gpu.rounding_of", lambda _config: {})
+    monkeypatch.setattr("forerun.cli.bench.gpu.kernel_settings", lambda _config: {})
     command = ["bench", "gpu", "--shapes", tiny_shape, "--synthetic-only"]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 1

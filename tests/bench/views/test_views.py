@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from forerun.bench.records.record import Record
+from forerun.bench.records.report import read_any
 from forerun.bench.views.html_report import report, write_report
 from forerun.bench.views.plots import save_plot
-from forerun.bench.views.reports import save_kernel_plot
+from forerun.bench.views.reports import rounds_beside, save_kernel_plot
 from forerun.bench.views.tables import print_record
 from forerun.engine import LLM
 from forerun.errors import InvalidOption
@@ -88,3 +90,12 @@ def test_the_plot_of_kernels(tmp_path: Path) -> None:
     assert (tmp_path / "kernels.png").stat().st_size > 1000
     with pytest.raises(InvalidOption, match="end it in"):
         save_kernel_plot(values, tmp_path / "kernels.txt")
+
+
+def test_rounds_beside_llamacpp_are_told_with_their_spread() -> None:
+    found = read_any(RECORDS / "smollm2-x86-beside-llamacpp-busy.json")
+    assert not isinstance(found, Record)
+    contenders = found["threads"]["2"]
+    low, high = rounds_beside(contenders, "int8", "plain")
+    assert low < contenders["int8"]["plain"]["ratio"] < high
+    assert rounds_beside(contenders, "llama.cpp", "plain") == (1.0, 1.0)

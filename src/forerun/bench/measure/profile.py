@@ -21,7 +21,7 @@ from forerun.models.llama import LlamaModel
 from forerun.sampling import Context, CoupledDraws, Noise
 from forerun.types import Proposal, SamplingParams, Span
 
-_READ_BYTES: Final = 64 << 20
+_LEAST_READ: Final = 1 << 20  # bytes
 _TOKEN: Final = 7  # any will do
 _WARMING, _IN_A_ROW = 3, 8
 _MIN_ROUNDS: Final = 2  # for quartiles
@@ -65,7 +65,9 @@ def measure_profile(
     one_pass = _PlainPass(llm.model, num_context)
     one_pass.run()
     kinds = kernels.kinds_of_pass(one_pass.cache.store, num_tokens=1)
-    memory = np.ones(_READ_BYTES // 8, np.int64)
+    weight_bytes = {kind.name: kind.weight_bytes for kind in kinds if kind.name != WHOLE}
+    # As many bytes as the weights, as often as they are read: caches may hold both, or neither.
+    memory = np.ones(max(sum(weight_bytes.values()), _LEAST_READ) // 8, np.int64)
     params = _PARAMS.with_(max_tokens=_WARMING + _IN_A_ROW + 1)
     prompt = [_TOKEN] * max(1, num_context - _WARMING - _IN_A_ROW // 2)
 
@@ -83,14 +85,15 @@ def measure_profile(
         "token": token,
         "pass": partial(timed, one_pass.run, clock),
         **{kind.name: partial(in_a_row, kind.run) for kind in kinds},  # a pass sets buffers right
-        "read": partial(timed, lambda: kernels.read(memory), clock),
+        "read": partial(in_a_row, lambda: kernels.read(memory)),
     }
     times = rounds(works, num_rounds, least=_MIN_ROUNDS)
     seconds = {name: median(taken) for name, taken in times.items()}
     for kind in kinds:
         if kind.is_left_out:
             seconds[kind.name] = max(0.0, seconds[WHOLE] - seconds[kind.name])
-    num_bytes = {kind.name: kind.weight_bytes for kind in kinds if kind.name != WHOLE}
+    seconds["read"] /= memory.nbytes
+    num_bytes = dict(weight_bytes)
     row_bytes = kernels.row_bytes(llm.model.shape, llm.model.config.num_layers)
     num_bytes["attention"] = num_context * row_bytes
     shares = [1 - alone / one for one, alone in zip(times["token"], times[WHOLE], strict=True)]
@@ -111,7 +114,7 @@ def _report(
     parts |= {"between steps": max(0, steps - apart), "Python": token * share}
     return {
         "num_context": num_context,
-        "read_bytes_per_second": _READ_BYTES / read,
+        "read_bytes_per_second": 1 / read,
         "token_s": token,
         "pass_s": forward,
         "python_quartiles": [low, high],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from forerun.bench.records.report import Report
 from forerun.bench.records.summary import peer_label
@@ -24,9 +24,12 @@ _HEADS: Final = (
     "pass: greedy, with a guess at every place"
 )
 _PASSES: Final = "one target pass, empty context; ratio: in plain passes, taken within a round"
+_PEER: Final = "llama.cpp"
 _PROFILE: Final = (
-    "of read: of the {:.1f} GB/s at which memory is read; product, norm (with SiLU), rows and "
-    "draw: all such steps of a pass in a row; attention: what a pass takes less without it; "
+    "of read: of the {:.1f} GB/s at which as many bytes as the weights are read again and again, "
+    "from memory or a cache; steps are scaled down where they take longer apart than together; "
+    "product, norm (with SiLU), rows and draw: all such steps of a pass in a row; attention: what "
+    "a pass takes less without it; "
     "Python: what a token takes longer than all steps"
 )
 _PYTHON: Final = (
@@ -215,13 +218,26 @@ def _proof(report: Report) -> Sheet:
 
 
 def _beside(report: Report) -> Sheet:
-    rows = [
-        [num_threads, name, *(f"{s[w][of]:.2f}" for w in ("plain", "prompt") for of in _BESIDE)]
-        for num_threads, contenders in report["threads"].items()
-        for name, s in contenders.items()
-    ]
+    rows = []
+    for num_threads, contenders in report["threads"].items():
+        for name in contenders:
+            row = [num_threads, name]
+            for what in ("plain", "prompt"):
+                found, (low, high) = contenders[name][what], rounds_beside(contenders, name, what)
+                ratio = f"{found['ratio']:.2f} [{low:.2f}, {high:.2f}]"
+                row += [f"{found['tokens_per_second']:.2f}", ratio]
+            rows.append(row)
+    peer = report["settings"].get("peer", {}).get("build", "")
     headings = ["plain tok/s", "ratio", "prompt tok/s", "ratio"]
-    return Sheet(_title(report), ["threads", "who"], [headings], rows)
+    title = f"{_title(report)} · {_PEER}: {peer}" if peer else _title(report)
+    return Sheet(title, ["threads", "who"], [headings], rows, legend=[_BESIDE])
+
+
+def rounds_beside(contenders: Mapping[str, Any], name: str, what: str) -> tuple[float, float]:
+    """The least and the largest ratio to llama.cpp, of all rounds."""
+    runs = zip(contenders[name][what]["runs"], contenders[_PEER][what]["runs"], strict=True)
+    ratios = [own / theirs for own, theirs in runs]
+    return min(ratios), max(ratios)
 
 
 def _kl_divergence(report: Report) -> Sheet:
@@ -262,7 +278,7 @@ def _simulation(report: Report) -> Sheet:
     return Sheet(where, ["requests"], [["cells", *wanted, "missed"]], rows)
 
 
-_BESIDE: Final = ("tokens_per_second", "ratio")
+_BESIDE: Final = "ratio: median, and the least and the largest of the rounds"
 _SHEETS: Final[Mapping[str, Callable[[Report], Sheet]]] = {
     "acceptance": _acceptance,
     "heads": _heads,
