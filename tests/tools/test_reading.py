@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forerun.tools import FORMATS, Arguments, CallBegun, CallFormat, CallReader, Tool, Words
+from forerun.tools.formats import Layout
 
 NAMES = ("add", "add_more", "mail")
 TOOLS = tuple(map(Tool, NAMES))
@@ -57,6 +58,22 @@ def test_what_was_written_is_read(
     spelled = [(name, json.dumps(each, ensure_ascii=False)) for name, each in calls]
     text = before + form.written(spelled)
     assert told(form, cut(text, data)) == (before.rstrip(), spelled)
+
+
+@given(
+    st.sampled_from(FORMATS["hermes"].others),
+    words,
+    st.sampled_from(NAMES),
+    arguments,
+    st.sampled_from([None, 2, 4]),
+    st.data(),
+)
+def test_json_alone_is_read_as_well(
+    layout: Layout, before: str, name: str, given: Any, indent: int | None, data: st.DataObject
+) -> None:
+    spelled = json.dumps(given, indent=indent)
+    text = layout.before_name + name + layout.before_arguments + spelled + layout.behind
+    assert told(FORMATS["hermes"], cut(before + text, data)) == (before.rstrip(), [(name, spelled)])
 
 
 @given(st.sampled_from(list(FORMATS.values())), words, st.data())

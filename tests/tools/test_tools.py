@@ -16,8 +16,9 @@ from forerun.grammars import Grammars
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.models.text.conversation import conversation_text
 from forerun.models.text.tokenizer import Tokenizer
-from forerun.tools import FORMATS, Calling, Tool, Toolbox, ToolCall, ToolChoice
+from forerun.tools import FORMATS, CallBegun, Calling, Tool, Toolbox, ToolCall, ToolChoice, Words
 from forerun.types import SamplingParams, StructuredOutputsParams
+from tests.tiny_model import JSON_LETTERS, write_tiny_model
 
 # As families write them, shortened to what matters here.
 TEMPLATES = {
@@ -141,6 +142,32 @@ def test_what_an_answer_may_be(tokenizer: Tokenizer) -> None:
     once = calling(tokenizer, *both, repeats=False)
     assert fits(tokenizer, once, one)
     assert not fits(tokenizer, once, two)
+
+
+def test_calls_as_json_alone(tmp_path: Path) -> None:
+    """Models that may choose write them so where they have not quite learnt the marks."""
+    path = write_tiny_model(tmp_path / "target", seed=0, letters=JSON_LETTERS + "`")
+    tokenizer = load_tokenizer(open_checkpoint(path, None))
+    line = '{"name": "weather", "arguments": {"city": "rom"}}'
+    lines = json.dumps({"name": "weather", "arguments": {"city": "rom"}}, indent=2)
+    wide = json.dumps({"name": "weather", "arguments": {"city": "rom"}}, indent=4)
+    free, must = calling(tokenizer, tool()), calling(tokenizer, tool(), choice="required")
+    answer = StructuredOutputsParams(json={"type": "array", "items": {"type": "integer"}})
+    schema = calling(tokenizer, tool(), answer=answer)
+    for text in (line, lines, wide):
+        for one in (text, f"```json\n{text}\n```", f"I look.\n```json\n{text}\n```"):
+            assert fits(tokenizer, free, one), one
+            assert not fits(tokenizer, free, one + "\nwords"), one
+            assert not fits(tokenizer, free, one.replace('"rom"', "1")), one
+            assert not fits(tokenizer, free, one.replace("city", "town")), one
+            assert free.reader().read(one, is_last=True)[-2] == CallBegun("weather")
+            for strict in (must, schema):
+                assert not fits(tokenizer, strict, one), one
+        other = f"```json\n{text.replace('weather', 'other')}\n```"
+        assert fits(tokenizer, free, other), "words"
+        told = free.reader().read(other, is_last=True)
+        assert "".join(piece.text for piece in told if isinstance(piece, Words)) == other
+        assert len(told) == sum(isinstance(piece, Words) for piece in told)
 
 
 def test_a_schema_beside_tools(tokenizer: Tokenizer) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from forerun.errors import InvalidOption, unknown_name
 from forerun.models.text.tokenizer import Tokenizer
@@ -15,11 +15,35 @@ from forerun.tools.tool import Tool
 _SPACING: Final = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
+class Layout(NamedTuple):
+    """One more way to write a call: what stands before a function's name, between that and its
+    arguments, and behind these."""
+
+    before_name: str
+    before_arguments: str
+    behind: str
+
+
+_BLOCKS: Final = (("```json\n", "\n```"), ("", ""))
+_LINES: Final = (
+    Layout('{"name": "', '", "arguments": ', "}"),
+    Layout('{\n  "name": "', '",\n  "arguments": ', "\n}"),
+    Layout('{\n    "name": "', '",\n    "arguments": ', "\n}"),
+)
+# JSON alone, in a block of code or not, on a line or on several.
+_PLAIN_JSON: Final = tuple(
+    Layout(opens + lines.before_name, lines.before_arguments, lines.behind + closes)
+    for opens, closes in _BLOCKS
+    for lines in _LINES
+)
+
+
 @dataclass(frozen=True)
 class CallFormat:
     """All calls stand within `opens` and `closes`, each within `before` and `after`, with `between`
     in between (None: there is one alone): {"name": …, `key`: {…}}. Where `trigger` comes calls
-    begin; None: where an object begins with a function's name."""
+    begin; None: where an object begins with a function's name. `others` are ways of models that
+    have not quite learnt this one: a call in one of these is the only one."""
 
     name: str
     key: str = "arguments"
@@ -31,6 +55,7 @@ class CallFormat:
     closes: str = ""
     is_special: bool = False  # some of it is special tokens, which texts leave out
     id_len: int | None = None  # of the ids of calls, where the template asks for it
+    others: tuple[Layout, ...] = ()
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, wanted: str | None) -> CallFormat:
@@ -68,9 +93,15 @@ class CallFormat:
 
     def triggers(self, tools: Sequence[Tool]) -> tuple[str, ...]:
         """What an answer has in it where calls begin."""
-        if self.trigger is not None:
-            return (self.trigger,)
-        return tuple(f'{{"name": "{tool.name}"' for tool in tools)
+        if self.trigger is None:
+            return tuple(f'{{"name": "{tool.name}"' for tool in tools)
+        others = (f'{one.before_name}{tool.name}"' for one in self.others for tool in tools)
+        return (self.trigger, *others)
+
+    def headers(self, name: str) -> tuple[str, ...]:
+        """What stands before the arguments of a first call, in each way."""
+        others = (one.before_name + name + one.before_arguments for one in self.others)
+        return (self.opens + self.header(name), *others)
 
     def rules(self, schemas: Mapping[str, Any], *, repeats: bool) -> str:
         """`calls` in Lark; `schemas` are those of arguments, by the names of functions."""
@@ -81,18 +112,36 @@ class CallFormat:
         closes = f" {json.dumps(self.closes)}" if self.closes else ""
         names = " | ".join(f"call{idx}" for idx in range(len(schemas)))
         start, rest = self.header("\0").split("\0")
+        ways = "".join(f" | other{idx}" for idx in range(len(self.others)))
         lines = [
-            f"calls: {opens}call{more}{closes}",
+            f"calls: {opens}call{more}{closes}{ways}",
             f"call: {json.dumps(start)} ({names}) {json.dumps('}' + self.after)}",
         ]
         for idx, (name, schema) in enumerate(schemas.items()):
             spaced = json.dumps({**schema, "x-guidance": _SPACING}, ensure_ascii=False)
             lines.append(f"call{idx}: {json.dumps(name + rest)} %json {spaced}")
+        lines += self._other_rules(schemas)
         return "\n".join(lines)
+
+    def _other_rules(self, schemas: Mapping[str, Any]) -> Iterator[str]:
+        """Arguments are spaced as they are, as nobody has learnt how."""
+        for idx, (start, rest, behind) in enumerate(self.others):
+            for at, name in enumerate(schemas):
+                yield f"other{idx}_{at}: {json.dumps(name + rest)} values{at}"
+            names = " | ".join(f"other{idx}_{at}" for at in range(len(schemas)))
+            yield f"other{idx}: {json.dumps(start)} ({names}) {json.dumps(behind)}"
+        if self.others:
+            for at, schema in enumerate(schemas.values()):
+                yield f"values{at}: %json {json.dumps(schema, ensure_ascii=False)}"
 
 
 HERMES: Final = CallFormat(
-    "hermes", trigger="<tool_call>", before="<tool_call>\n", after="\n</tool_call>", between="\n"
+    "hermes",
+    trigger="<tool_call>",
+    before="<tool_call>\n",
+    after="\n</tool_call>",
+    between="\n",
+    others=_PLAIN_JSON,
 )
 LLAMA: Final = CallFormat("llama3_json", key="parameters")
 MISTRAL: Final = CallFormat(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -67,8 +68,9 @@ class CallReader:
     def __init__(self, form: CallFormat, tools: Sequence[Tool], *, has_words: bool = True) -> None:
         self._triggers = form.triggers(tools)
         self._has_words = has_words
-        self._opened = {form.opens + form.header(tool.name): tool.name for tool in tools}
-        self._next = {form.header(name): name for name in self._opened.values()}
+        self._opened = {header: tool.name for tool in tools for header in form.headers(tool.name)}
+        self._next = {form.header(tool.name): tool.name for tool in tools}
+        self._patterns = _any_of(self._opened), _any_of(self._next)
         self._text = ""  # that was not told yet
         self._at: int = _WORDS
         self._extent = _Extent()
@@ -93,13 +95,13 @@ class CallReader:
         """None: nothing more is known."""
         if self._at == _ARGUMENTS:
             return self._read_arguments()
-        headers = self._opened if self._at == _WORDS else self._next
-        begun = [(at, header) for header in headers if (at := self._text.find(header)) >= 0]
-        if not begun:
-            return self._read_words() if self._at == _WORDS else None
-        at, header = min(begun)
-        words: str = self._text[:at].rstrip() if self._at == _WORDS else ""
-        self._text = self._text[at + len(header) :]
+        is_behind = self._at != _WORDS
+        headers = self._next if is_behind else self._opened
+        begun = self._patterns[is_behind].search(self._text)
+        if begun is None:
+            return None if is_behind else self._read_words()
+        header, words = begun[0], "" if is_behind else self._text[: begun.start()].rstrip()
+        self._text = self._text[begun.end() :]
         self._at, self._extent = _ARGUMENTS, _Extent()
         self.num_calls += 1
         return [*([Words(words)] if words else []), CallBegun(headers[header])]
@@ -131,13 +133,15 @@ class CallReader:
         return [Arguments(text[:end])]
 
 
+def _any_of(headers: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, headers)))
+
+
 def _num_certain(text: str, headers: Iterable[str]) -> int:
     """Characters that are no beginning of a header."""
     known = list(headers)
-    at = max(0, len(text) - max(map(len, known)) + 1)
-    while (at := text.find(known[0][0], at)) >= 0:
-        end = text[at:]
-        if any(header.startswith(end) for header in known):
+    firsts = {header[0] for header in known}
+    for at in range(max(0, len(text) - max(map(len, known)) + 1), len(text)):
+        if text[at] in firsts and any(header.startswith(text[at:]) for header in known):
             return at
-        at += 1
     return len(text)

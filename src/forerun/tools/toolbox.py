@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
@@ -58,9 +59,12 @@ class Toolbox:
             return None
         must_call = chosen.mode == "required"
         is_repeated = repeats is not False and not chosen.is_once
-        wanted = Wanted(self.form, usable, must_call, is_repeated, answer)
+        form = self.form
+        if must_call or answer is not None:  # nobody writes anything else, or JSON is words
+            form = replace(form, others=())
+        wanted = Wanted(form, usable, must_call, is_repeated, answer)
         structure: StructuredOutputsParams = self._structure(wanted)
-        return Calling(self.form, shown, usable, structure, must_call)
+        return Calling(form, shown, usable, structure, must_call)
 
     def told(
         self, messages: Messages, shown: Sequence[Tool], variables: Mapping[str, Any]
