@@ -72,7 +72,7 @@ def test_json_alone_is_read_as_well(
     layout: Layout, before: str, name: str, given: Any, indent: int | None, data: st.DataObject
 ) -> None:
     spelled = json.dumps(given, indent=indent)
-    text = layout.before_name + name + layout.before_arguments + spelled + layout.behind
+    text = layout.way.of(name) + spelled + layout.behind
     assert told(FORMATS["hermes"], cut(before + text, data)) == (before.rstrip(), [(name, spelled)])
 
 

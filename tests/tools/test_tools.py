@@ -168,6 +168,9 @@ def test_calls_as_json_alone(tmp_path: Path) -> None:
         told = free.reader().read(other, is_last=True)
         assert "".join(piece.text for piece in told if isinstance(piece, Words)) == other
         assert len(told) == sum(isinstance(piece, Words) for piece in told)
+    many = calling(tokenizer, tool(), *(tool(f"weather_{idx}") for idx in range(200)))
+    assert fits(tokenizer, many, line + "words"), "too many to have other ways"
+    assert many.reader().read(line, is_last=True) == [Words(line)]
 
 
 def test_a_schema_beside_tools(tokenizer: Tokenizer) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from forerun.errors import InvalidOption, unknown_name
 from forerun.models.text.tokenizer import Tokenizer
+from forerun.tools.headers import Way
 from forerun.tools.tool import Tool
 
 # As models are trained to write JSON: Python's way, with no other space.
@@ -16,25 +17,23 @@ _SPACING: Final = {"whitespace_flexible": False, "item_separator": ", ", "key_se
 
 
 class Layout(NamedTuple):
-    """One more way to write a call: what stands before a function's name, between that and its
-    arguments, and behind these."""
+    """One more way to write a call, and what stands behind its arguments."""
 
-    before_name: str
-    before_arguments: str
+    way: Way
     behind: str
 
 
 _BLOCKS: Final = (("```json\n", "\n```"), ("", ""))
 _LINES: Final = (
-    Layout('{"name": "', '", "arguments": ', "}"),
-    Layout('{\n  "name": "', '",\n  "arguments": ', "\n}"),
-    Layout('{\n    "name": "', '",\n    "arguments": ', "\n}"),
+    ('{"name": "', '", "arguments": ', "}"),
+    ('{\n  "name": "', '",\n  "arguments": ', "\n}"),
+    ('{\n    "name": "', '",\n    "arguments": ', "\n}"),
 )
 # JSON alone, in a block of code or not, on a line or on several.
 _PLAIN_JSON: Final = tuple(
-    Layout(opens + lines.before_name, lines.before_arguments, lines.behind + closes)
+    Layout(Way(opens + before_name, before_arguments), behind + closes)
     for opens, closes in _BLOCKS
-    for lines in _LINES
+    for before_name, before_arguments, behind in _LINES
 )
 
 
@@ -84,7 +83,7 @@ class CallFormat:
 
     def header(self, name: str) -> str:
         """What stands before a call's arguments."""
-        return f'{self.before}{{"name": "{name}", "{self.key}": '
+        return self.next_way.of(name)
 
     def written(self, calls: Iterable[tuple[str, str]]) -> str:
         """Names and arguments as the model writes them."""
@@ -95,13 +94,22 @@ class CallFormat:
         """What an answer has in it where calls begin."""
         if self.trigger is None:
             return tuple(f'{{"name": "{tool.name}"' for tool in tools)
-        others = (f'{one.before_name}{tool.name}"' for one in self.others for tool in tools)
+        others = (f'{one.way.before_name}{tool.name}"' for one in self.others for tool in tools)
         return (self.trigger, *others)
 
-    def headers(self, name: str) -> tuple[str, ...]:
-        """What stands before the arguments of a first call, in each way."""
-        others = (one.before_name + name + one.before_arguments for one in self.others)
-        return (self.opens + self.header(name), *others)
+    @property
+    def first_ways(self) -> tuple[Way, ...]:
+        """To begin the first call of an answer."""
+        way = self.next_way
+        return (
+            Way(self.opens + way.before_name, way.before_arguments),
+            *(o.way for o in self.others),
+        )
+
+    @property
+    def next_way(self) -> Way:
+        """To begin any call behind it."""
+        return Way(f'{self.before}{{"name": "', f'", "{self.key}": ')
 
     def rules(self, schemas: Mapping[str, Any], *, repeats: bool) -> str:
         """`calls` in Lark; `schemas` are those of arguments, by the names of functions."""
@@ -111,7 +119,7 @@ class CallFormat:
         opens = f"{json.dumps(self.opens)} " if self.opens else ""
         closes = f" {json.dumps(self.closes)}" if self.closes else ""
         names = " | ".join(f"call{idx}" for idx in range(len(schemas)))
-        start, rest = self.header("\0").split("\0")
+        start, rest = self.next_way
         ways = "".join(f" | other{idx}" for idx in range(len(self.others)))
         lines = [
             f"calls: {opens}call{more}{closes}{ways}",
@@ -125,7 +133,7 @@ class CallFormat:
 
     def _other_rules(self, schemas: Mapping[str, Any]) -> Iterator[str]:
         """Arguments are spaced as they are, as nobody has learnt how."""
-        for idx, (start, rest, behind) in enumerate(self.others):
+        for idx, ((start, rest), behind) in enumerate(self.others):
             for at, name in enumerate(schemas):
                 yield f"other{idx}_{at}: {json.dumps(name + rest)} values{at}"
             names = " | ".join(f"other{idx}_{at}" for at in range(len(schemas)))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from forerun.tools.formats import CallFormat
+from forerun.tools.headers import Headers
 from forerun.tools.tool import Tool
 
 
@@ -68,9 +68,9 @@ class CallReader:
     def __init__(self, form: CallFormat, tools: Sequence[Tool], *, has_words: bool = True) -> None:
         self._triggers = form.triggers(tools)
         self._has_words = has_words
-        self._opened = {header: tool.name for tool in tools for header in form.headers(tool.name)}
-        self._next = {form.header(tool.name): tool.name for tool in tools}
-        self._patterns = _any_of(self._opened), _any_of(self._next)
+        names = [tool.name for tool in tools]
+        self._first = Headers(form.first_ways, names)
+        self._next = Headers([form.next_way], names)
         self._text = ""  # that was not told yet
         self._at: int = _WORDS
         self._extent = _Extent()
@@ -96,18 +96,17 @@ class CallReader:
         if self._at == _ARGUMENTS:
             return self._read_arguments()
         is_behind = self._at != _WORDS
-        headers = self._next if is_behind else self._opened
-        begun = self._patterns[is_behind].search(self._text)
+        begun = (self._next if is_behind else self._first).first_in(self._text)
         if begun is None:
             return None if is_behind else self._read_words()
-        header, words = begun[0], "" if is_behind else self._text[: begun.start()].rstrip()
-        self._text = self._text[begun.end() :]
+        words = "" if is_behind else self._text[: begun.start].rstrip()
+        self._text = self._text[begun.end :]
         self._at, self._extent = _ARGUMENTS, _Extent()
         self.num_calls += 1
-        return [*([Words(words)] if words else []), CallBegun(headers[header])]
+        return [*([Words(words)] if words else []), CallBegun(begun.name)]
 
     def _read_words(self) -> list[Piece] | None:
-        certain = self._text[: _num_certain(self._text, self._opened)].rstrip()
+        certain = self._text[: self._first.num_before(self._text)].rstrip()
         if not certain:
             return None
         self._text = self._text[len(certain) :]
@@ -118,7 +117,7 @@ class CallReader:
         text, self._text = self._text, ""
         if not self._has_words:
             return []
-        num_words = _num_certain(text, self._opened)
+        num_words = self._first.num_before(text)
         if text[num_words:].startswith(self._triggers):
             text = text[:num_words].rstrip()
         return [Words(text)] if text else []
@@ -131,17 +130,3 @@ class CallReader:
             self._at = _BEHIND
         self._text = "" if end is None else text[end:]
         return [Arguments(text[:end])]
-
-
-def _any_of(headers: Iterable[str]) -> re.Pattern[str]:
-    return re.compile("|".join(map(re.escape, headers)))
-
-
-def _num_certain(text: str, headers: Iterable[str]) -> int:
-    """Characters that are no beginning of a header."""
-    known = list(headers)
-    firsts = {header[0] for header in known}
-    for at in range(max(0, len(text) - max(map(len, known)) + 1), len(text)):
-        if text[at] in firsts and any(header.startswith(text[at:]) for header in known):
-            return at
-    return len(text)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from forerun.errors import GrammarTooMuch, InvalidGrammar, InvalidOption
 from forerun.grammars.schemas import Schema, closed
@@ -12,6 +13,8 @@ from forerun.tools.formats import CallFormat
 from forerun.tools.schemas import ANY_OBJECT
 from forerun.tools.tool import Tool
 from forerun.types import StructuredOutputsParams
+
+_MOST_CHARS: Final = 1 << 16  # of rules with several ways to write calls
 
 
 @dataclass(frozen=True)
@@ -24,11 +27,21 @@ class Wanted:
     repeats: bool
     answer: StructuredOutputsParams | None
 
+    @property
+    def nearest(self) -> Wanted:
+        """With other ways to write calls where a model may choose to, and where they cost little;
+        not beside an answer in JSON, which they could not be told from."""
+        if self.form.others and not self.must_call and self.answer is None:
+            rules = self.form.rules(self._schemas, repeats=self.repeats)
+            if len(rules) <= _MOST_CHARS:
+                return self
+        return replace(self, form=replace(self.form, others=()))
+
     def structure(self, check: Check, following: Following) -> StructuredOutputsParams:
         """What cannot be followed of tools is left out where these are not strict."""
         self._check_answer()
         try:
-            found = self._written({tool.name: tool.schema for tool in self.tools})
+            found = self._written(self._schemas)
             check(found)
         except GrammarTooMuch as error:
             raise _too_many(error) from None
@@ -39,6 +52,10 @@ class Wanted:
             except InvalidGrammar as error:
                 raise _too_many(error) from None
         return found
+
+    @property
+    def _schemas(self) -> dict[str, Schema]:
+        return {tool.name: tool.schema for tool in self.tools}
 
     def _written(self, schemas: dict[str, Schema]) -> StructuredOutputsParams:
         rules = self.form.rules(schemas, repeats=self.repeats)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
@@ -33,7 +32,14 @@ class Toolbox:
         self._parser = parser
         self.check = grammars.check
         following = Following(grammars.check, lambda: grammars.seconds)
-        self._structure = lru_cache(_MAX_KEPT)(lambda one: one.structure(grammars.check, following))
+
+        @lru_cache(_MAX_KEPT)
+        def settled(wanted: Wanted) -> tuple[CallFormat, StructuredOutputsParams]:
+            """How calls are written, and what the answer must look like."""
+            nearest = wanted.nearest
+            return nearest.form, nearest.structure(grammars.check, following)
+
+        self._settled = settled
 
     @cached_property
     def form(self) -> CallFormat:
@@ -59,11 +65,8 @@ class Toolbox:
             return None
         must_call = chosen.mode == "required"
         is_repeated = repeats is not False and not chosen.is_once
-        form = self.form
-        if must_call or answer is not None:  # nobody writes anything else, or JSON is words
-            form = replace(form, others=())
-        wanted = Wanted(form, usable, must_call, is_repeated, answer)
-        structure: StructuredOutputsParams = self._structure(wanted)
+        wanted = Wanted(self.form, usable, must_call, is_repeated, answer)
+        form, structure = self._settled(wanted)
         return Calling(form, shown, usable, structure, must_call)
 
     def told(
