@@ -23,7 +23,7 @@ LONG: dict[str, Any] = {"prompt": "abc", "max_tokens": 200, "ignore_eos": True, 
 SHORT: dict[str, Any] = {**CHAT, "max_tokens": 4, "stream": True}
 
 
-class Line:
+class Wire:
     """A connection that takes whatever it is given, or nothing."""
 
     def __init__(self, *, keeps_up: bool = True) -> None:
@@ -33,44 +33,44 @@ class Line:
         self.parts.append(part)
 
 
-async def pinged(line: Line, seconds: float, rest: float) -> None:
-    direct: Any = line
+async def pinged(wire: Wire, seconds: float, rest: float) -> None:
+    direct: Any = wire
     pings = Pings(direct, b"ping", seconds)
     await asyncio.sleep(rest)
     pings.stop()
-    num = len(line.parts)
+    num = len(wire.parts)
     await asyncio.sleep(2 * seconds + 0.01)
-    assert len(line.parts) == num, "nothing comes behind the end"
+    assert len(wire.parts) == num, "nothing comes behind the end"
 
 
 def test_silence_is_broken_until_the_end() -> None:
-    line = Line()
-    asyncio.run(pinged(line, 0.01, 0.5))
-    assert set(line.parts) == {b"ping"}
-    assert len(line.parts) > 3
+    wire = Wire()
+    asyncio.run(pinged(wire, 0.01, 0.5))
+    assert set(wire.parts) == {b"ping"}
+    assert len(wire.parts) > 3
 
 
 def test_who_does_not_read_is_not_pinged_and_zero_means_never() -> None:
-    deaf, quiet = Line(keeps_up=False), Line()
+    deaf, quiet = Wire(keeps_up=False), Wire()
     asyncio.run(pinged(deaf, 0.01, 0.1))
     asyncio.run(pinged(quiet, 0.0, 0.1))
     assert deaf.parts == quiet.parts == []
 
 
 def test_where_something_comes_in_time_there_is_no_ping() -> None:
-    line = Line()
+    wire = Wire()
 
     async def main() -> None:
-        direct: Any = line
+        direct: Any = wire
         pings = Pings(direct, b"ping", 30.0)
         loop = asyncio.get_running_loop()
         for _ in range(5):
-            line.last = loop.time()
+            wire.last = loop.time()
             pings._look()
         pings.stop()
 
     asyncio.run(main())
-    assert line.parts == []
+    assert wire.parts == []
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("inf"), float("nan")])

@@ -25,6 +25,7 @@ from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
 from forerun.server.operation.config import Limits
 from forerun.server.operation.counters import Counters
+from forerun.server.question import answer_len
 from forerun.server.routes import asked
 from forerun.server.service import Service
 from forerun.types import SamplingParams
@@ -237,3 +238,12 @@ def test_a_prediction_is_encoded_once_for_all_prompts(
     assert [o.outputs[0].token_ids for o in together] == [
         one[0].outputs[0].token_ids for one in alone
     ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ceiling", "expected"), [(10, None, 10), (99, None, 60), (99, 30, 30), (10, 30, 10)]
+)
+def test_lengths_that_may_be_short(wanted: int, ceiling: int | None, expected: int) -> None:
+    limits = Limits(max_answer_tokens=ceiling)
+    prompt = (1,) * 40
+    assert answer_len(wanted, "max_tokens", prompt, 100, limits, may_be_short=True) == expected

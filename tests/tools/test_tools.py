@@ -163,11 +163,17 @@ def test_calls_as_json_alone(tmp_path: Path) -> None:
             assert free.reader().read(one, is_last=True)[-2] == CallBegun("weather")
             for strict in (must, schema):
                 assert not fits(tokenizer, strict, one), one
-        other = f"```json\n{text.replace('weather', 'other')}\n```"
-        assert fits(tokenizer, free, other), "words"
-        told = free.reader().read(other, is_last=True)
-        assert "".join(piece.text for piece in told if isinstance(piece, Words)) == other
-        assert len(told) == sum(isinstance(piece, Words) for piece in told)
+        for words in (
+            f"```json\n{text.replace('weather', 'other')}\n```",
+            f"```json\n{text.replace('arguments', 'version')}\n```",
+            text.replace("arguments", "version"),
+            '[{"name": "weather"}]',
+            '{"name": "weather"}',
+        ):
+            assert fits(tokenizer, free, words + " and more"), words
+            told = free.reader().read(words, is_last=True)
+            assert "".join(piece.text for piece in told if isinstance(piece, Words)) == words
+            assert len(told) == sum(isinstance(piece, Words) for piece in told)
     many = calling(tokenizer, tool(), *(tool(f"weather_{idx}") for idx in range(200)))
     assert fits(tokenizer, many, line + "words"), "too many to have other ways"
     assert many.reader().read(line, is_last=True) == [Words(line)]

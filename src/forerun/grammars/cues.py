@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -31,11 +30,10 @@ class Cues:
         spell: Callable[[int], bytes],
         begin: Callable[[bytes], Sequence[int] | None],
     ) -> None:
-        wanted = sorted([text.encode() for text in texts], key=len, reverse=True)
-        self._longest = len(wanted[0])
-        self._lasts = {text[-1:] for text in wanted}  # of which one ends in each cue
-        # Also where one begins within another.
-        self._pattern = re.compile(b"(?=(" + b"|".join(map(re.escape, wanted)) + b"))", re.DOTALL)
+        self._texts = frozenset(text.encode() for text in texts)
+        self._sizes = sorted({len(text) for text in self._texts})
+        self._longest = self._sizes[-1]
+        self._lasts = {text[-1] for text in self._texts}  # of which one ends in each cue
         self._spell = spell
         self._begin = begin
         self._path = Path()
@@ -65,20 +63,30 @@ class Cues:
     def _completed(self, output: Sequence[int], idx: int) -> Cue | None:
         """Whether that token completes one of the texts: the first that fits."""
         piece = self._spell(output[idx])
-        if not any(last in piece for last in self._lasts):
+        if self._lasts.isdisjoint(piece):
             return None
         before, first = b"", idx
         while first > 0 and len(before) < self._longest - 1:
             first -= 1
             before = self._spell(output[first]) + before
         text = before + piece
-        for found in self._pattern.finditer(text):
-            if found.end(1) <= len(before):
-                continue
-            tokens = self._begin(text[found.start() :])
+        for start in self._starts(text, len(before)):
+            tokens = self._begin(text[start:])
             if tokens is not None:
                 return Cue(idx + 1, tokens)
         return None
+
+    def _starts(self, text: bytes, num_before: int) -> list[int]:
+        """Of those that end behind so many bytes, also where one begins within another."""
+        ends = (end for end in range(num_before + 1, len(text) + 1) if text[end - 1] in self._lasts)
+        return sorted(
+            {
+                end - size
+                for end in ends
+                for size in self._sizes
+                if size <= end and text[end - size : end] in self._texts
+            }
+        )
 
 
 class Behind:

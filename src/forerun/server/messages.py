@@ -23,11 +23,21 @@ def as_chat(given: Given) -> dict[str, Any]:
     if last["role"] == "assistant":
         if "tool_calls" in last:
             raise bad_request("messages end with a tool_use; send its tool_result.", "messages")
+        if "format" in given.get("output_config", {}):
+            raise bad_request(
+                "output_config.format cannot go with words that the assistant began; drop one.",
+                "output_config.format",
+            )
         found["continue_final_message"] = True
     if "stop_sequences" in given:
         found["stop"] = given["stop_sequences"]
     found["tools"] = [_tool(one) for one in given.get("tools", ()) if "input_schema" in one]
     choice = given.get("tool_choice", {"type": "auto"})
+    if given.get("tools") and not found["tools"] and choice["type"] in ("any", "tool"):
+        kinds = ", ".join(tool["type"] for tool in given["tools"])
+        raise bad_request(
+            f"{kinds}: Anthropic runs that, and nobody here; give a function.", "tools"
+        )
     if choice["type"] == "tool":
         found["tool_choice"] = {"type": "function", "function": {"name": choice["name"]}}
     else:
@@ -51,9 +61,9 @@ def _tool(given: Given) -> dict[str, Any]:
 
 def _conversation(given: Given) -> Iterator[dict[str, Any]]:
     """Messages of one role in a row are one."""
-    if said := given.get("system"):
-        yield {"role": "system", "content": said}
-    for role, messages in groupby(given["messages"], itemgetter("role")):
+    said = given.get("system")
+    first = [{"role": "system", "content": said}] if said else []
+    for role, messages in groupby([*first, *given["messages"]], itemgetter("role")):
         blocks = [block for message in messages for block in _blocks(message["content"])]
         if role == "assistant":
             yield _of_assistant(blocks)

@@ -138,17 +138,19 @@ def answer_len(
     may_be_short: bool = False,
 ) -> int:
     """How many tokens an answer may have: as many as asked for, else, and for -1, what there is
-    room for. `may_be_short`: where there is less room it is not refused."""
+    room for. `may_be_short`: where there is less room, or the server gives less, it is not refused.
+    """
     ceiling = limits.max_answer_tokens
     num = len(prompt)
     if wanted is not None and wanted >= 0:
+        if may_be_short:
+            room = max_model_len - num
+            return min(wanted, ceiling or wanted, room if room > 0 else wanted)
         if ceiling is not None and wanted > ceiling:
             raise bad_request(
                 f"{name}={wanted} is not allowed; this server gives at most {ceiling} tokens.", name
             )
         if num < max_model_len < num + wanted:
-            if may_be_short:
-                return max_model_len - num
             raise bad_request(
                 f"this model's maximum context length is {max_model_len} tokens, the prompt has "
                 f"{num} and {name} is {wanted}; shorten the prompt or lower {name}.",

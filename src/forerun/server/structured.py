@@ -38,10 +38,13 @@ def may_take_long(given: Mapping[str, Any]) -> bool:
 def _formats(given: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Where a client asked for something else than text, and for what: in chat, in responses, and
     in messages."""
-    for name, inner in (("response_format", None), ("text", "format"), ("output_config", "format")):
-        asked = given.get(name, {}) if inner is None else given.get(name, {}).get(inner, {})
+    for name, asked in (
+        ("response_format", given.get("response_format", {})),
+        ("text.format", given.get("text", {}).get("format", {})),
+        ("output_config.format", given.get("output_config", {}).get("format", {})),
+    ):
         if asked.get("type", "text") != "text":
-            yield name if inner is None else f"{name}.{inner}", asked
+            yield name, asked
 
 
 def _by_vllm(asked: Mapping[str, Any]) -> StructuredOutputsParams | None:

@@ -94,7 +94,8 @@ class CallFormat:
         """What an answer has in it where calls begin."""
         if self.trigger is None:
             return tuple(f'{{"name": "{tool.name}"' for tool in tools)
-        others = (f'{one.way.before_name}{tool.name}"' for one in self.others for tool in tools)
+        # A name alone may be that of anything; the space at the end is often the next token's.
+        others = (one.way.of(tool.name).rstrip() for one in self.others for tool in tools)
         return (self.trigger, *others)
 
     @property

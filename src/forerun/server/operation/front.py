@@ -26,7 +26,7 @@ from forerun.server.service import Service
 from forerun.server.streaming import DIRECT, REQUEST_ID, JsonAnswer, LastWords, explained
 
 _ANSWERS: Final = ("/v1/responses/", "/v1/chat/completions/")  # where OpenAI keeps them
-_OF_ANTHROPIC: Final = "/v1/messages"  # here, and below
+_MESSAGES: Final = "/v1/messages"  # here, and below
 _REQUEST_ID: Final = re.compile(r"[!-~]{1,128}")
 
 
@@ -55,7 +55,8 @@ class Front:
             return
         method, scope = scope["method"], {**self._routed(scope), DIRECT: Direct(scope, send)}
         request = Request(scope)
-        visit = Visit(_request_id(request), send)
+        names = (b"x-request-id", b"request-id") if _is_of_anthropic(scope) else (b"x-request-id",)
+        visit = Visit(_request_id(request), names, send)
         REQUEST_ID.set(visit.request_id)
         request.state.began = visit.began
         self._service.num_open += 1
@@ -102,10 +103,11 @@ class Front:
 
 
 class Visit:
-    """One request's way through: what was answered so far."""
+    """One request's way through: what was answered so far. `names` are of headers with its id."""
 
-    def __init__(self, request_id: str, send: Send) -> None:
+    def __init__(self, request_id: str, names: Sequence[bytes], send: Send) -> None:
         self.request_id = request_id
+        self._names = names
         self.began = time.perf_counter()
         self.status = 0
         self.has_begun = False
@@ -114,15 +116,18 @@ class Visit:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.has_begun, self.status = True, message["status"]
-            name = (b"x-request-id", self.request_id.encode())
-            message = {**message, "headers": [*message.get("headers", ()), name]}
+            own = [(name, self.request_id.encode()) for name in self._names]
+            message = {**message, "headers": [*message.get("headers", ()), *own]}
         await self._send(message)
+
+
+def _is_of_anthropic(scope: Scope) -> bool:
+    return f"{scope['path']}/".startswith(f"{_MESSAGES}/")
 
 
 def _error_response(error: ApiError, scope: Scope) -> JsonAnswer:
     """In the shape of whoever's API it is."""
-    is_of_anthropic = f"{scope['path']}/".startswith(f"{_OF_ANTHROPIC}/")
-    body = error.for_anthropic(REQUEST_ID.get()) if is_of_anthropic else error.body
+    body = error.for_anthropic(REQUEST_ID.get()) if _is_of_anthropic(scope) else error.body
     if error.num_dropped_bytes:
         return LastWords(body, error.status, dict(error.headers), error.num_dropped_bytes)
     return JsonAnswer(body, error.status, dict(error.headers))

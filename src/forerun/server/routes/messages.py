@@ -36,7 +36,8 @@ def _read(
     max_len, name = engine.max_model_len, "max_tokens"
     asked = as_chat(given)
     prompt, reply = chat_prompt(asked, engine, calling_of(asked, engine), effort_of(given))
-    room = answer_room(given[name], max_len, service.limits)
+    usual = answer_room(None, max_len, service.limits)
+    room = min(given[name], usual)  # the first may be more than the context holds
     prompt = truncated(prompt, given.get("truncate_prompt_tokens"), max_len, room)
     length = answer_len(given[name], name, prompt, max_len, service.limits, may_be_short=True)
     question = Question.of(asked, [prompt], engine, [length], None, reply=reply)
@@ -46,7 +47,7 @@ def _read(
         shows_trace=question.traces,
         reply=reply,
         shows_thinking=given.get("thinking", {}).get("display") != "omitted",
-        is_short=length < given[name],
+        is_short=length < given[name] and len(prompt) + length == max_len,
     )
 
 

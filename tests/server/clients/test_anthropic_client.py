@@ -235,6 +235,7 @@ def test_errors_are_those_of_anthropic(server: Running, client: Any) -> None:
             client.messages.create(**asked(**more))
         assert set(caught.value.body) == {"type", "error", "request_id"}
         assert caught.value.body["request_id"] == caught.value.response.headers["x-request-id"]
+        assert caught.value.request_id == caught.value.body["request_id"]
         assert caught.value.body["error"]["type"] in ("not_found_error", "invalid_request_error")
     with pytest.raises(anthropic.AuthenticationError) as refused:
         client.copy(api_key="other").messages.create(**asked())
@@ -301,6 +302,41 @@ def test_results_of_tools_come_where_they_stood() -> None:
     assert found[3]["content"] == [{"type": "text", "text": "go on"}]
     with pytest.raises(ApiError, match="send its tool_result"):
         in_chat({"role": "assistant", "content": [call]})
+
+
+def test_a_prompt_that_fits_stays_whole_whatever_is_asked_for(server: Running) -> None:
+    """Clients ask for more than the context holds, which leaves no room beside the prompt."""
+    turns = [{"role": "user", "content": "which pet? " * 9}]
+    body = {**BODY, "messages": turns, "max_tokens": 9999, "ignore_eos": True}
+    plain = server.ask(MESSAGES, **body)["usage"]
+    kept = server.ask(MESSAGES, **body, truncate_prompt_tokens=-1)["usage"]
+    num = plain["input_tokens"] + plain["cache_read_input_tokens"]
+    assert kept["input_tokens"] + kept["cache_read_input_tokens"] == num
+
+
+def test_the_system_says_it_at_once() -> None:
+    found = in_chat(
+        {"role": "system", "content": "b"}, {"role": "user", "content": "c"}, system="a"
+    )
+    assert [message["role"] for message in found["messages"]] == ["system", "user"]
+    texts = [block["text"] for block in found["messages"][0]["content"]]
+    assert texts == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (
+            {"tools": [SEARCH], "tool_choice": {"type": "any"}},
+            "web_search_20250305: Anthropic runs",
+        ),
+        ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, "drop one"),
+    ],
+)
+def test_what_cannot_be(more: dict[str, Any], sentence: str) -> None:
+    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "{"}]
+    with pytest.raises(ApiError, match=sentence):
+        in_chat(*turns, **more)
 
 
 @pytest.mark.parametrize(
