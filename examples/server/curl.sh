@@ -1,5 +1,5 @@
 #!/bin/sh
-# What `forerun serve` answers, from a shell. The first argument is the server's address.
+# Requests to `forerun serve` from a shell. The first argument is the server's address.
 set -eu
 URL="${1:-http://127.0.0.1:8000}"
 JSON="Content-Type: application/json"

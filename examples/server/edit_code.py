@@ -1,7 +1,7 @@
-"""Edits of a file with Predicted Outputs: the file as it is predicts the file as it will be.
+"""Edit a file with Predicted Outputs: the file before the edit is the prediction.
 
-How well a model edits is its own affair (SmolLM2-135M leaves much out); what of the prediction
-comes, comes sooner.
+How well the edit turns out depends on the model (SmolLM2-135M omits a lot). The prediction only
+makes the parts that it has right come sooner.
 """
 
 from __future__ import annotations

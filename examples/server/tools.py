@@ -1,4 +1,4 @@
-"""An agent's loop: the model asks for functions, they run here, and it is told what they brought.
+"""An agent's loop: the model calls functions, they run here, and it gets their results.
 
 forerun serve qwen2.5-coder-1.5b            # or any model that was trained to call functions
 python examples/server/tools.py "What is the weather in Paris?"
