@@ -14,17 +14,19 @@ A test that nobody has seen fail proves nothing. `tools/mutants.py` plants mista
 the tree, one at a time, and runs the tests that should see them:
 
     .venv/bin/python tools/mutants.py                      # what is new since the record
-    .venv/bin/python tools/mutants.py --planted            # those planted by hand alone
+    .venv/bin/python tools/mutants.py --planted            # only those planted by hand
     .venv/bin/python tools/mutants.py --only src/forerun/verify --sample 1000
     .venv/bin/python tools/mutants.py --again survivors    # after writing a test
 
-It imports numpy, numba and pytest once and forks for every mutant; the checkout is never edited. A
-run that was interrupted goes on where it stood: results are kept in `tools/mutation/record.json`
-until the file they speak of changes. Which files are mutated, and which tests are run for each, is
-the table at the top of the tool. Mistakes planted by hand are data: `tools/mutation/planted.json`.
-Left alone are imports, types, what an error says, and `strict=` of `zip`.
+- The tool imports numpy, numba and pytest once and forks for every mutant. It never edits the
+  checkout.
+- An interrupted run resumes where it stopped: `tools/mutation/record.json` keeps each result until
+  the file that it is about changes.
+- The table at the top of the tool says which files are mutated, and which tests run for each.
+- Mistakes planted by hand are data: `tools/mutation/planted.json`.
+- Imports, types, the texts of errors, and `strict=` of `zip` are not mutated.
 
-This page is written by the tool.
+The tool writes this page.
 
 """
 
