@@ -1,14 +1,19 @@
 """Plain decoding and prompts beside llama-bench: python tools/beside_llamacpp.py record.json
 
-SmolLM2 with 1, 2, 4 and 8 threads, as far as there are cores, each on as many (THREADS="1 2"
-chooses others): 64 tokens without speculation, and a prompt of 512 (TOKENS and PROMPT choose
-others). `llama-bench` (`make peers`, or its folder in PEERS) and Forerun with 8-bit and 16-bit
-activations (ACTIVATIONS="int8": with these alone) run in turns, ROUNDS times; ratios are taken
-within a round. DEPTH says how many tokens are there already (whole pages of 16), and FA=0 or 1
-whether llama.cpp has flash attention (its own choice by default). llama-bench draws no tokens and
-makes no text of them; Forerun does both. MODEL names another model, FORERUN_CPU forces an
-instruction set, and BUSY=2 keeps each of those cores busy with two other processes.
-`forerun bench show record.json` prints what was found.
+`llama-bench` (`make peers`, or its folder in PEERS) and Forerun with 8-bit and 16-bit activations
+run in turns; ratios are taken within a round. llama-bench neither samples tokens nor decodes them
+to text; Forerun does both. `forerun bench show record.json` prints the record. Environment:
+
+    THREADS="1 2"         numbers of threads, each on as many cores; by default 1, 2, 4 and 8, as
+                          far as there are cores
+    TOKENS, PROMPT        tokens to generate without speculation (64), and of the prompt (512)
+    DEPTH                 tokens in the cache beforehand (0; a multiple of 16)
+    ROUNDS                repetitions (7)
+    ACTIVATIONS="int8"    only these activations
+    FA=0 or 1             flash attention of llama.cpp (its own choice by default)
+    MODEL                 the model (smollm2-135m)
+    FORERUN_CPU           forces an instruction set
+    BUSY=2                keeps each of the cores busy with two other processes
 """
 
 from __future__ import annotations
@@ -18,8 +23,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -30,40 +37,86 @@ from forerun.errors import ForerunError, InvalidOption
 from forerun.models.download.store import default_cache_dir, find_model
 
 PEER: Final = "llama.cpp"
-NUM_TOKENS: Final = int(os.environ.get("TOKENS", "64"))
-PROMPT_LEN: Final = int(os.environ.get("PROMPT", "512"))
-DEPTH: Final = int(os.environ.get("DEPTH", "0"))
-FLASH_ATTENTION: Final = os.environ.get("FA", "auto")
-INSTRUCTION_SET: Final = os.environ.get("FORERUN_CPU") or None
 _USUAL_THREADS: Final = (1, 2, 4, 8)
-_WARM: Final = 8  # tokens before the first that counts
+_WARM: Final = 8  # tokens before the first timed one
 
 Speeds = dict[str, float]  # tokens per second: plain, prompt
 
 
-def peer_speeds(program: Path, model: Path, num_threads: int) -> Speeds:
+@dataclass(frozen=True)
+class Asked:
+    """The settings from the environment."""
+
+    threads: Sequence[int]
+    num_tokens: int
+    prompt_len: int
+    depth: int
+    num_rounds: int
+    num_busy: int
+    activations: Sequence[str]
+    flash_attention: str
+    instruction_set: str | None
+    model: str
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> Asked:
+        num_cores = len(os.sched_getaffinity(0))
+
+        def count(name: str, usual: int, least: int = 1) -> int:
+            given = environ.get(name, str(usual))
+            if not given.isdecimal() or int(given) < least:
+                raise InvalidOption(f"{name} has {given}; give a whole number from {least} on.")
+            return int(given)
+
+        threads = environ.get("THREADS", "").split()
+        for one in threads:
+            if not one.isdecimal() or not 1 <= int(one) <= num_cores:
+                raise InvalidOption(
+                    f"THREADS has {one}; give counts from 1 to {num_cores}, the cores."
+                )
+        return cls(
+            threads=list(dict.fromkeys(map(int, threads)))
+            or [one for one in _USUAL_THREADS if one <= num_cores],
+            num_tokens=count("TOKENS", 64),
+            prompt_len=count("PROMPT", 512),
+            depth=count("DEPTH", 0, least=0),
+            num_rounds=count("ROUNDS", 7),
+            num_busy=count("BUSY", 0, least=0),
+            activations=environ.get("ACTIVATIONS", "int8 int16").split(),
+            flash_attention=environ.get("FA", "auto"),
+            instruction_set=environ.get("FORERUN_CPU") or None,
+            model=environ.get("MODEL", "smollm2-135m"),
+        )
+
+
+def peer_speeds(program: Path, model: Path, num_threads: int, asked: Asked) -> Speeds:
     command = [program, "-m", model, "-t", num_threads, "-r", 1, "-o", "json"]
-    command += ["-p", PROMPT_LEN, "-n", NUM_TOKENS, "-d", DEPTH, "-fa", FLASH_ATTENTION]
+    command += ["-p", asked.prompt_len, "-n", asked.num_tokens, "-d", asked.depth]
+    command += ["-fa", asked.flash_attention]
     done = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
-    runs = json.loads(done.stdout)
+    try:
+        runs = json.loads(done.stdout)
+    except ValueError:
+        raise InvalidOption(f"{program} printed no JSON; run `make peers` again.") from None
     return {"prompt" if run["n_prompt"] else "plain": run["avg_ts"] for run in runs}
 
 
-def our_speeds(llm: LLM) -> Speeds:
-    tokens = [1 + 7 * i % 40_000 for i in range(DEPTH + PROMPT_LEN)]
-    few = tokens[: DEPTH + 4]
-    short, long = (_seconds(llm, few, count) for count in (_WARM, _WARM + NUM_TOKENS))
+def our_speeds(llm: LLM, asked: Asked) -> Speeds:
+    depth, num_tokens = asked.depth, asked.num_tokens
+    tokens = [1 + 7 * i % 40_000 for i in range(depth + asked.prompt_len)]
+    few = tokens[: depth + 4]
+    short, long = (_seconds(llm, few, depth, count) for count in (_WARM, _WARM + num_tokens))
     return {
-        "plain": NUM_TOKENS / (long - short),
-        "prompt": PROMPT_LEN / _seconds(llm, tokens, 1),
+        "plain": num_tokens / (long - short),
+        "prompt": asked.prompt_len / _seconds(llm, tokens, depth, 1),
     }
 
 
-def _seconds(llm: LLM, prompt: list[int], num_tokens: int) -> float:
+def _seconds(llm: LLM, prompt: list[int], depth: int, num_tokens: int) -> float:
     params = SamplingParams(temperature=0, max_tokens=num_tokens, ignore_eos=True)
     llm.reset_prefix_cache()
-    if DEPTH:
-        llm.generate(prompt[:DEPTH], SamplingParams(max_tokens=1))  # found again below
+    if depth:
+        llm.generate(prompt[:depth], SamplingParams(max_tokens=1))  # is in the prefix cache below
     began = time.perf_counter()
     llm.generate(prompt, params)
     return time.perf_counter() - began
@@ -71,7 +124,7 @@ def _seconds(llm: LLM, prompt: list[int], num_tokens: int) -> float:
 
 @contextmanager
 def busy(cores: list[int], num_each: int) -> Iterator[None]:
-    """So many processes on each core that do nothing but compute."""
+    """Run `num_each` processes on each core that do nothing but compute."""
     command = [sys.executable, "-c", "while True: pass"]
     others = [subprocess.Popen(["taskset", "-c", str(core), *command]) for core in cores * num_each]
     try:
@@ -82,51 +135,40 @@ def busy(cores: list[int], num_each: int) -> Iterator[None]:
             other.wait()
 
 
-def measured(
-    program: Path, name: str, num_threads: int, num_rounds: int, num_busy: int
-) -> dict[str, Any]:
-    model = find_model(name, default_cache_dir())
+def measured(program: Path, num_threads: int, asked: Asked) -> dict[str, Any]:
+    model = find_model(asked.model, default_cache_dir())
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[:num_threads])
     contenders: dict[str, Callable[[], Speeds]] = {
-        PEER: lambda: peer_speeds(program, model, num_threads)
+        PEER: lambda: peer_speeds(program, model, num_threads, asked)
     }
-    for activations in os.environ.get("ACTIVATIONS", "int8 int16").split():
+    for activations in asked.activations:
         llm = LLM(
-            name,
+            asked.model,
             num_threads=num_threads,
             activations=activations,
             speculative_config=None,
-            max_model_len=DEPTH + 1024,
-            instruction_set=INSTRUCTION_SET,
+            max_model_len=asked.depth + max(1024, asked.prompt_len + 64, asked.num_tokens + 64),
+            instruction_set=asked.instruction_set,
         )
-        our_speeds(llm)
-        contenders[activations] = lambda llm=llm: our_speeds(llm)  # type: ignore[misc]
-    with busy(cores[:num_threads], num_busy):
-        rounds = [{name: run() for name, run in contenders.items()} for _ in range(num_rounds)]
+        our_speeds(llm, asked)
+        contenders[activations] = partial(our_speeds, llm, asked)
+    with busy(cores[:num_threads], asked.num_busy):
+        rounds = [
+            {name: run() for name, run in contenders.items()} for _ in range(asked.num_rounds)
+        ]
     os.sched_setaffinity(0, cores)
     return {
         name: {
             what: {
                 "tokens_per_second": round(median(each[name][what] for each in rounds), 1),
                 "ratio": round(median(each[name][what] / each[PEER][what] for each in rounds), 3),
-                "runs": [round(each[name][what], 1) for each in rounds],
+                "runs": [round(each[name][what], 4) for each in rounds],
             }
             for what in ("plain", "prompt")
         }
         for name in contenders
     }
-
-
-def asked_threads() -> list[int]:
-    num_cores = len(os.sched_getaffinity(0))
-    given = os.environ.get("THREADS", "").split()
-    for count in given:
-        if not count.isdecimal() or not 1 <= int(count) <= num_cores:
-            raise InvalidOption(
-                f"THREADS has {count}; give counts from 1 to {num_cores}, the cores."
-            )
-    return list(map(int, given)) or [count for count in _USUAL_THREADS if count <= num_cores]
 
 
 def main(record: str) -> int:
@@ -147,25 +189,23 @@ def compare(record: Path) -> None:
     program = folder / "llama-bench"
     if not program.is_file():
         raise InvalidOption(f"{program} is not here; run `make peers`, or set PEERS.")
-    threads = asked_threads()
-    num_rounds, num_busy = int(os.environ.get("ROUNDS", "7")), int(os.environ.get("BUSY", "0"))
-    name = os.environ.get("MODEL", "smollm2-135m")
+    asked = Asked.of(os.environ)
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
     settings = {
-        "tokens": NUM_TOKENS,
-        "prompt_tokens": PROMPT_LEN,
-        "depth": DEPTH,
-        "flash_attention": FLASH_ATTENTION,
-        "rounds": num_rounds,
-        "instruction_set": INSTRUCTION_SET,
-        "busy": num_busy,
+        "tokens": asked.num_tokens,
+        "prompt_tokens": asked.prompt_len,
+        "depth": asked.depth,
+        "flash_attention": asked.flash_attention,
+        "rounds": asked.num_rounds,
+        "instruction_set": asked.instruction_set,
+        "busy": asked.num_busy,
         "peer": about,
     }
-    head = record_head(name, settings, about["from"])
+    head = record_head(asked.model, settings, about["from"])
     found = {}
-    for num_threads in threads:
-        found[str(num_threads)] = measured(program, name, num_threads, num_rounds, num_busy)
-        is_complete = len(found) == len(threads)
+    for num_threads in asked.threads:
+        found[str(num_threads)] = measured(program, num_threads, asked)
+        is_complete = len(found) == len(asked.threads)
         report = {
             **head,
             "measured": "beside-llamacpp",

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import openai as typed_openai
 import pytest
@@ -71,6 +75,33 @@ def test_where_something_comes_in_time_there_is_no_ping() -> None:
 
     asyncio.run(main())
     assert wire.parts == []
+
+
+def test_a_connection_that_is_kept_gets_no_ping_behind_the_answer(server: Running) -> None:
+    """A client that takes its time between two requests reads what came first."""
+    address = urlsplit(server.url)
+    connection = HTTPConnection(address.hostname or "", address.port)
+    for _ in range(2):
+        connection.request("POST", "/v1/chat/completions", json.dumps(SHORT))
+        response = connection.getresponse()
+        assert response.read().endswith(b"data: [DONE]\n\n")
+        time.sleep(0.1)  # ten pings
+    assert connection.sock is not None, "the server kept the connection"
+    connection.close()
+
+
+def test_clients_of_an_older_http_hear_it_too(server: Running) -> None:
+    """Without chunks: the body is all that comes until the connection ends."""
+    address, body = urlsplit(server.url), json.dumps(SHORT).encode()
+    head = f"POST /v1/chat/completions HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n"
+    with busy(server), socket.create_connection((address.hostname, address.port)) as connection:
+        connection.sendall(head.encode() + body)
+        found = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+    said = found.split(b"\r\n\r\n", 1)[1]
+    assert said.count(b": waiting\n\n") > 1
+    lines = [line for line in said.split(b"\n\n") if line and line != b": waiting"]
+    assert lines[-1] == b"data: [DONE]"
+    assert all(json.loads(line.removeprefix(b"data: "))["choices"] for line in lines[:-1])
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("inf"), float("nan")])

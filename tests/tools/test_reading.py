@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forerun.tools import FORMATS, Arguments, CallBegun, CallFormat, CallReader, Tool, Words
-from forerun.tools.formats import Layout
 
 NAMES = ("add", "add_more", "mail")
 TOOLS = tuple(map(Tool, NAMES))
@@ -61,7 +60,7 @@ def test_what_was_written_is_read(
 
 
 @given(
-    st.sampled_from(FORMATS["hermes"].others),
+    st.sampled_from(["\n\n%s", "\n```json\n%s\n```", "\n```\n%s\n```"]),
     words,
     st.sampled_from(NAMES),
     arguments,
@@ -69,11 +68,59 @@ def test_what_was_written_is_read(
     st.data(),
 )
 def test_json_alone_is_read_as_well(
-    layout: Layout, before: str, name: str, given: Any, indent: int | None, data: st.DataObject
+    block: str, before: str, name: str, given: Any, indent: int | None, data: st.DataObject
 ) -> None:
-    spelled = json.dumps(given, indent=indent)
-    text = layout.way.of(name) + spelled + layout.behind
-    assert told(FORMATS["hermes"], cut(before + text, data)) == (before.rstrip(), [(name, spelled)])
+    """Behind words, and at the start of an answer, where no line breaks are needed."""
+    call = json.dumps({"name": name, "arguments": given}, indent=indent)
+    text = before + block % call
+    said, calls = told(FORMATS["hermes"], cut(text if before else text.lstrip("\n"), data))
+    assert (said, [name for name, _ in calls]) == (before.rstrip(), [name])
+    assert json.loads(calls[0][1]) == given
+
+
+CALL = '{"name": "add", "arguments": {"a": 1}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Two calls:\n[{CALL}, {CALL}]",
+        f"```json\n[{CALL}, {CALL}]\n```",
+        "```json\n" + json.dumps([json.loads(CALL)] * 2, indent=2) + "\n```",
+        '```json\n{"tool_calls": [' + CALL + "]}\n```",
+        json.dumps({"step": 1, "call": json.loads(CALL)}, indent=2),
+        f"Write `{CALL}` to ask.",
+        f"```python\ncall({CALL})\n```",
+        f"```python\n{CALL}\n```",
+        f"I write {CALL}",
+        f" {CALL}",
+        f"So:\n{CALL}",
+        CALL.replace(": ", ":"),
+        CALL.replace("add", "adder"),
+    ],
+)
+def test_json_that_has_a_call_in_it_is_words(text: str) -> None:
+    form = FORMATS["hermes"]
+    assert told(form, [text]) == (text, [])
+    assert told(form, list(text)) == (text, [])
+
+
+def test_what_no_name_begins_with_is_told_at_once() -> None:
+    reader = CallReader(FORMATS["hermes"], TOOLS)
+    assert reader.read('{"name": "ad') == []
+    assert reader.read("o") == [Words('{"name": "ado')]
+    reader = CallReader(FORMATS["hermes"], TOOLS)
+    assert reader.read('{"name": "add", "arg') == []
+    assert reader.read("x") == [Words('{"name": "add", "argx')]
+    reader = CallReader(FORMATS["hermes"], TOOLS)
+    assert reader.read('{"name": "ad"') == [Words('{"name": "ad"')], "a name's beginning is no name"
+
+
+@given(st.text(" \n", max_size=6), st.data())
+def test_white_space_is_kept(space: str, data: st.DataObject) -> None:
+    """An output is read as if a paragraph began there, of which nobody is told."""
+    for text in (space, f"{space}a{space}b{space}"):
+        assert told(FORMATS["hermes"], cut(text, data)) == (text, [])
 
 
 @given(st.sampled_from(list(FORMATS.values())), words, st.data())

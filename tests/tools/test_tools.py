@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,12 @@ def test_forms_write_as_their_models_do() -> None:
     }
 
 
+def binds(tokenizer: Tokenizer, found: Calling, text: str) -> bool:
+    grammar = Grammars(tokenizer).of(found.structure)
+    assert grammar is not None
+    return grammar.binds(tokenizer.encode(text, add_special=False))
+
+
 def fits(tokenizer: Tokenizer, found: Calling, text: str) -> bool:
     """As a whole, from the first trigger on."""
     wanted = found.structure
@@ -155,7 +162,10 @@ def test_calls_as_json_alone(tmp_path: Path) -> None:
     answer = StructuredOutputsParams(json={"type": "array", "items": {"type": "integer"}})
     schema = calling(tokenizer, tool(), answer=answer)
     for text in (line, lines, wide):
-        for one in (text, f"```json\n{text}\n```", f"I look.\n```json\n{text}\n```"):
+        for one in (
+            *(text, f"I look.\n\n{text}"),
+            *(f"```json\n{text}\n```", f"I look.\n```json\n{text}\n```", f"```\n{text}\n```"),
+        ):
             assert fits(tokenizer, free, one), one
             assert not fits(tokenizer, free, one + "\nwords"), one
             assert not fits(tokenizer, free, one.replace('"rom"', "1")), one
@@ -169,11 +179,18 @@ def test_calls_as_json_alone(tmp_path: Path) -> None:
             text.replace("arguments", "version"),
             '[{"name": "weather"}]',
             '{"name": "weather"}',
+            f"[{text}, {text}]",
+            f"I look.\n{text}",
+            f"`{text}`",
+            "```json\n" + json.dumps([json.loads(text)] * 2, indent=2) + "\n```",
         ):
             assert fits(tokenizer, free, words + " and more"), words
             told = free.reader().read(words, is_last=True)
             assert "".join(piece.text for piece in told if isinstance(piece, Words)) == words
             assert len(told) == sum(isinstance(piece, Words) for piece in told)
+        begun = text[: text.index(":", text.index("arguments")) + 1]
+        assert binds(tokenizer, free, begun), "before the space, which may be the next token's"
+        assert not binds(tokenizer, free, begun[:-1])
     many = calling(tokenizer, tool(), *(tool(f"weather_{idx}") for idx in range(200)))
     assert fits(tokenizer, many, line + "words"), "too many to have other ways"
     assert many.reader().read(line, is_last=True) == [Words(line)]
@@ -430,6 +447,14 @@ def test_mistrals_mark_alone_binds(tokenizer: Tokenizer, opens: str) -> None:
 
 def test_names_of_parsers_are_the_same_everywhere() -> None:
     assert (None, *FORMATS) == KNOWN_NAMES["tool_call_parser"]
+
+
+def test_numbers_beyond_floats_are_the_largest_one() -> None:
+    """Schemas allow them, and JSON has no others to send on."""
+    digits = "9" * 5000
+    call = ToolCall("count", f'{{"a": 1e400, "b": -1e400, "c": {digits}, "d": [7, 0.5]}}')
+    most = sys.float_info.max
+    assert call.values == {"a": most, "b": -most, "c": most, "d": [7, 0.5]}
 
 
 def test_calls_go_back_as_they_came() -> None:

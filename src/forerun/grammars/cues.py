@@ -1,27 +1,32 @@
-"""Texts that a grammar waits for, in tokens as they come."""
+"""Find the texts that a grammar waits for, its cues, in an output that grows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from forerun.grammars.path import Path
 
+LEAD: Final = "\n\n"  # taken to stand before every output: a text starts where a paragraph may
+
 
 class Cue(NamedTuple):
-    """Behind so many tokens of the output; `tokens` spell what the grammar has to read of these."""
+    """A cue that is complete after `num` tokens of the output.
+
+    `tokens` spell what the grammar has to read of these."""
 
     num: int
     tokens: Sequence[int]
 
 
 class Cues:
-    """Finds where one of `texts` is complete for the first time. A token may spell more than its
-    end: `begin` is given all from its first character on, and says what of it the grammar has to
-    read, or None where that does not fit: then it was none.
+    """Finds where one of `texts` is complete for the first time, in the output behind `LEAD`.
 
-    `spell` gives a token's bytes. A list that it was asked about may have grown the next time; what
-    it had is not looked at again, however long it is.
+    The token that completes a text may spell more. `begin` gets all bytes from the text's first
+    character on, and returns the tokens that the grammar has to read of them, or None if they do
+    not fit: then it was no cue. `spell` returns a token's bytes.
+
+    A list may have grown when it is asked about again; its earlier tokens are not read again.
     """
 
     def __init__(
@@ -33,15 +38,15 @@ class Cues:
         self._texts = frozenset(text.encode() for text in texts)
         self._sizes = sorted({len(text) for text in self._texts})
         self._longest = self._sizes[-1]
-        self._lasts = {text[-1] for text in self._texts}  # of which one ends in each cue
+        self._lasts = {text[-1] for text in self._texts}  # no other byte completes a text
         self._spell = spell
         self._begin = begin
         self._path = Path()
-        self._num_clear = 0  # tokens of the path behind which nothing has begun
-        self._cue: Cue | None = None  # behind the next one
+        self._num_clear = 0  # tokens of the path, from the first on, that complete no cue
+        self._cue: Cue | None = None  # the cue that the next token completes
 
     def first_in(self, output: Sequence[int], more: Sequence[int] = ()) -> Cue | None:
-        """In `output` with `more` behind it, which is not kept."""
+        """Return the first cue in `output` followed by `more`; one in `more` is not remembered."""
         num_same = self._path.follow(output)
         if self._cue is None or num_same <= self._num_clear:
             self._cue, self._num_clear = None, min(self._num_clear, num_same)
@@ -61,7 +66,7 @@ class Cues:
         return None
 
     def _completed(self, output: Sequence[int], idx: int) -> Cue | None:
-        """Whether that token completes one of the texts: the first that fits."""
+        """Return the cue that token `idx` completes, if any: of several the first that fits."""
         piece = self._spell(output[idx])
         if self._lasts.isdisjoint(piece):
             return None
@@ -69,6 +74,8 @@ class Cues:
         while first > 0 and len(before) < self._longest - 1:
             first -= 1
             before = self._spell(output[first]) + before
+        if first == 0:
+            before = LEAD.encode() + before
         text = before + piece
         for start in self._starts(text, len(before)):
             tokens = self._begin(text[start:])
@@ -77,7 +84,8 @@ class Cues:
         return None
 
     def _starts(self, text: bytes, num_before: int) -> list[int]:
-        """Of those that end behind so many bytes, also where one begins within another."""
+        """Return the starts of all texts that end after the first `num_before` bytes, overlapping
+        ones included."""
         ends = (end for end in range(num_before + 1, len(text) + 1) if text[end - 1] in self._lasts)
         return sorted(
             {
@@ -90,11 +98,13 @@ class Cues:
 
 
 class Behind:
-    """What a grammar reads of an output behind a cue: of a list that grows, one that grows too."""
+    """The tokens that a grammar reads of an output after a cue: a list that grows with the output.
+
+    So the grammar's own `Path` recognises it."""
 
     def __init__(self) -> None:
         self._tokens: list[int] = []
-        self._growing: Sequence[int] | None = None  # whose first tokens, so many, were read:
+        self._growing: Sequence[int] | None = None  # the last output; `_num_read` tokens were read
         self._num_read = 0
         self._cue: Cue | None = None
 

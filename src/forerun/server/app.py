@@ -132,7 +132,7 @@ def _shared(
             allow_origins=list(allowed_origins),
             allow_methods=["GET", "POST"],
             allow_headers=["*"],  # OpenAI's client for JavaScript sends a dozen of its own
-            expose_headers=["x-request-id", "retry-after"],
+            expose_headers=["x-request-id", "request-id", "retry-after"],
         )
 
     plain, asked_first = front(app), front(shared(app))

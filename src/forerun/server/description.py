@@ -36,7 +36,11 @@ _ERROR_OF_ANTHROPIC: Final = {
         "error": {
             "type": "object",
             "required": ["type", "message"],
-            "properties": {"type": _TEXT, "message": _TEXT},
+            "properties": {
+                "type": _TEXT,
+                "message": _TEXT,
+                "details": {"type": "object", "properties": {"error_code": _TEXT}},
+            },
         },
         "request_id": _TEXT,
     },
@@ -245,7 +249,8 @@ def posted(endpoint: Endpoint) -> dict[str, Any]:
     error = _ERRORS.get(endpoint, _ERROR)
     content: dict[str, Any] = {"application/json": {"schema": _ANSWERS[endpoint]}}
     if endpoint in _STREAMS:
-        content["text/event-stream"] = {"schema": _event(_STREAMS[endpoint], error)}
+        has_end = endpoint not in _ERRORS  # Anthropic's streams end with an event
+        content["text/event-stream"] = {"schema": _event(_STREAMS[endpoint], error, has_end)}
     body = {"application/json": {"schema": body_schema(endpoint)}}
     return {
         "requestBody": {"required": True, "content": body},
@@ -260,13 +265,13 @@ def posted(endpoint: Endpoint) -> dict[str, Any]:
     }
 
 
-def _event(chunk: dict[str, Any], error: dict[str, Any]) -> dict[str, Any]:
-    """One server-sent event; an error on the way is one too."""
+def _event(chunk: dict[str, Any], error: dict[str, Any], has_end: bool) -> dict[str, Any]:
+    """One server-sent event; an error on the way is one too, and `[DONE]` where a stream ends."""
     told = {
         "contentMediaType": "application/json",
         "contentSchema": {"anyOf": [chunk, error]},
     }
-    data = {"type": "string", "anyOf": [{"enum": ["[DONE]"]}, told]}
+    data = {"type": "string", "anyOf": [*([{"enum": ["[DONE]"]}] if has_end else []), told]}
     return {"type": "object", "required": ["data"], "properties": {"data": data, "event": _TEXT}}
 
 

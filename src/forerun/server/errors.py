@@ -20,11 +20,11 @@ from forerun.errors import (
 )
 
 RETRY_SECONDS: Final = 1
-_OF_ANTHROPIC: Final = {
-    401: "authentication_error",
-    404: "not_found_error",
+_TYPES: Final = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+_TYPES_OF_ANTHROPIC: Final = {
+    **_TYPES,
+    403: "permission_error",
     413: "request_too_large",
-    429: "rate_limit_error",
     503: "overloaded_error",
     504: "timeout_error",
 }
@@ -51,16 +51,24 @@ class ApiError(Exception):
         return {
             "error": {
                 "message": self.message,
-                "type": _kind(self.status),
+                "type": self._type_in(_TYPES, "server_error"),
                 "param": self.param,
                 "code": self.code,
             }
         }
 
     def for_anthropic(self, request_id: str) -> dict[str, Any]:
-        usual = "api_error" if self.status >= 500 else "invalid_request_error"
-        told = {"type": _OF_ANTHROPIC.get(self.status, usual), "message": self.message}
+        told: dict[str, Any] = {
+            "type": self._type_in(_TYPES_OF_ANTHROPIC, "api_error"),
+            "message": self.message,
+        }
+        if self.code is not None:
+            told["details"] = {"error_code": self.code}
         return {"type": "error", "error": told, "request_id": request_id}
+
+    def _type_in(self, types: Mapping[int, str], of_server: str) -> str:
+        usual = of_server if self.status >= 500 else "invalid_request_error"
+        return types.get(self.status, usual)
 
 
 def bad_request(message: str, param: str | None = None, code: str | None = None) -> ApiError:
@@ -101,10 +109,3 @@ def as_api_error(error: Exception) -> ApiError:
     return ApiError(
         500, "the server failed on this request; its log says why under the X-Request-Id.", "failed"
     )
-
-
-def _kind(status: int) -> str:
-    kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
-    if status >= 500:
-        return "server_error"
-    return kinds.get(status, "invalid_request_error")

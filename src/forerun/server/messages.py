@@ -43,15 +43,21 @@ def as_chat(given: Given) -> dict[str, Any]:
     else:
         found["tool_choice"] = _ALIKE[choice["type"]]
     found["parallel_tool_calls"] = not choice.get("disable_parallel_tool_use", False)
+    return found | _thinking(given)
+
+
+def _thinking(given: Given) -> dict[str, Any]:
+    """Whether to think, and how much, for chat templates that read it."""
+    kind = given.get("thinking", {}).get("type")
+    if kind == "disabled":
+        return {"reasoning_effort": "none"}
+    found: dict[str, Any] = {}
+    if effort := given.get("output_config", {}).get("effort"):
+        found["reasoning_effort"] = effort
+    if kind is not None:
+        own = given.get("chat_template_kwargs", {})
+        found["chat_template_kwargs"] = {"enable_thinking": True, **own}
     return found
-
-
-def effort_of(given: Given) -> str | None:
-    """How much to think; "none": not at all."""
-    if given.get("thinking", {}).get("type") == "disabled":
-        return "none"
-    effort: str | None = given.get("output_config", {}).get("effort")
-    return effort
 
 
 def _tool(given: Given) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import secrets
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,11 +27,24 @@ class ToolCall:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The arguments by name."""
-        found: dict[str, Any] = json.loads(self.arguments)
+        """The arguments by name; numbers beyond those of floats are the largest float."""
+        found: dict[str, Any] = json.loads(
+            self.arguments, parse_float=_finite, parse_int=_whole_or_finite
+        )
         return found
 
     def as_dict(self) -> dict[str, Any]:
         """As it stands in a conversation."""
         function = {"name": self.name, "arguments": self.arguments}
         return {"id": self.id, "type": "function", "function": function}
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return math.copysign(sys.float_info.max, number) if math.isinf(number) else number
+
+
+def _whole_or_finite(digits: str) -> float:
+    """Python refuses to read whole numbers of thousands of digits."""
+    most = sys.get_int_max_str_digits()
+    return _finite(digits) if 0 < most < len(digits) else int(digits)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from forerun.errors import InvalidOption, unknown_name
+from forerun.grammars.cues import LEAD
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.tools.headers import Way
 from forerun.tools.tool import Tool
@@ -17,32 +18,32 @@ _SPACING: Final = {"whitespace_flexible": False, "item_separator": ", ", "key_se
 
 
 class Layout(NamedTuple):
-    """One more way to write a call, and what stands behind its arguments."""
+    """A way to write a call as JSON, and what closes it."""
 
     way: Way
     behind: str
 
 
-_BLOCKS: Final = (("```json\n", "\n```"), ("", ""))
-_LINES: Final = (
-    ('{"name": "', '", "arguments": ', "}"),
-    ('{\n  "name": "', '",\n  "arguments": ', "\n}"),
-    ('{\n    "name": "', '",\n    "arguments": ', "\n}"),
-)
-# JSON alone, in a block of code or not, on a line or on several.
-_PLAIN_JSON: Final = tuple(
-    Layout(Way(opens + before_name, before_arguments), behind + closes)
-    for opens, closes in _BLOCKS
-    for before_name, before_arguments, behind in _LINES
+# JSON alone: in a block of code, or in a paragraph of its own; on one line, or indented.
+_BLOCKS: Final = (("\n```json\n", "\n```"), ("\n```\n", "\n```"), (LEAD, ""))
+_LAYOUTS: Final = (
+    Layout(Way('{"name": "', '", "arguments": '), "}"),
+    Layout(Way('{\n  "name": "', '",\n  "arguments": '), "\n}"),
+    Layout(Way('{\n    "name": "', '",\n    "arguments": '), "\n}"),
 )
 
 
 @dataclass(frozen=True)
 class CallFormat:
-    """All calls stand within `opens` and `closes`, each within `before` and `after`, with `between`
-    in between (None: there is one alone): {"name": …, `key`: {…}}. Where `trigger` comes calls
-    begin; None: where an object begins with a function's name. `others` are ways of models that
-    have not quite learnt this one: a call in one of these is the only one."""
+    """How a family of models writes calls.
+
+    All calls stand within `opens` and `closes`, each within `before` and `after`, separated by
+    `between` (None: there is only one): {"name": …, `key`: {…}}. Calls begin with `trigger`; if it
+    is None, with an object that begins with a function's name.
+
+    Models that have not quite learnt this format write calls in one of `layouts` within one of
+    `blocks`, pairs of what opens and what closes it. Such a call is the only one of its answer.
+    """
 
     name: str
     key: str = "arguments"
@@ -54,7 +55,8 @@ class CallFormat:
     closes: str = ""
     is_special: bool = False  # some of it is special tokens, which texts leave out
     id_len: int | None = None  # of the ids of calls, where the template asks for it
-    others: tuple[Layout, ...] = ()
+    blocks: tuple[tuple[str, str], ...] = ()
+    layouts: tuple[Layout, ...] = ()
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, wanted: str | None) -> CallFormat:
@@ -95,17 +97,22 @@ class CallFormat:
         if self.trigger is None:
             return tuple(f'{{"name": "{tool.name}"' for tool in tools)
         # A name alone may be that of anything; the space at the end is often the next token's.
-        others = (one.way.of(tool.name).rstrip() for one in self.others for tool in tools)
+        others = (way.of(tool.name).rstrip() for way in self._other_ways for tool in tools)
         return (self.trigger, *others)
 
     @property
     def first_ways(self) -> tuple[Way, ...]:
         """To begin the first call of an answer."""
         way = self.next_way
-        return (
-            Way(self.opens + way.before_name, way.before_arguments),
-            *(o.way for o in self.others),
-        )
+        return Way(self.opens + way.before_name, way.before_arguments), *self._other_ways
+
+    @property
+    def _other_ways(self) -> list[Way]:
+        return [
+            Way(opens + way.before_name, way.before_arguments)
+            for opens, _ in self.blocks
+            for way, _ in self.layouts
+        ]
 
     @property
     def next_way(self) -> Way:
@@ -121,27 +128,31 @@ class CallFormat:
         closes = f" {json.dumps(self.closes)}" if self.closes else ""
         names = " | ".join(f"call{idx}" for idx in range(len(schemas)))
         start, rest = self.next_way
-        ways = "".join(f" | other{idx}" for idx in range(len(self.others)))
+        blocks = "".join(f" | block{idx}" for idx in range(len(self.blocks)))
         lines = [
-            f"calls: {opens}call{more}{closes}{ways}",
+            f"calls: {opens}call{more}{closes}{blocks}",
             f"call: {json.dumps(start)} ({names}) {json.dumps('}' + self.after)}",
         ]
         for idx, (name, schema) in enumerate(schemas.items()):
             spaced = json.dumps({**schema, "x-guidance": _SPACING}, ensure_ascii=False)
             lines.append(f"call{idx}: {json.dumps(name + rest)} %json {spaced}")
-        lines += self._other_rules(schemas)
+        if self.blocks:
+            lines += self._block_rules(schemas)
         return "\n".join(lines)
 
-    def _other_rules(self, schemas: Mapping[str, Any]) -> Iterator[str]:
-        """Arguments are spaced as they are, as nobody has learnt how."""
-        for idx, ((start, rest), behind) in enumerate(self.others):
+    def _block_rules(self, schemas: Mapping[str, Any]) -> Iterator[str]:
+        """Of calls within `blocks`; white space in their arguments is free."""
+        for idx, (opens, closes) in enumerate(self.blocks):
+            end = f" {json.dumps(closes)}" if closes else ""
+            yield f"block{idx}: {json.dumps(opens)} layout{end}"
+        yield "layout: " + " | ".join(f"layout{idx}" for idx in range(len(self.layouts)))
+        for idx, ((start, rest), behind) in enumerate(self.layouts):
+            names = " | ".join(f"layout{idx}_{at}" for at in range(len(schemas)))
+            yield f"layout{idx}: {json.dumps(start)} ({names}) {json.dumps(behind)}"
             for at, name in enumerate(schemas):
-                yield f"other{idx}_{at}: {json.dumps(name + rest)} values{at}"
-            names = " | ".join(f"other{idx}_{at}" for at in range(len(schemas)))
-            yield f"other{idx}: {json.dumps(start)} ({names}) {json.dumps(behind)}"
-        if self.others:
-            for at, schema in enumerate(schemas.values()):
-                yield f"values{at}: %json {json.dumps(schema, ensure_ascii=False)}"
+                yield f"layout{idx}_{at}: {json.dumps(name + rest)} values{at}"
+        for at, schema in enumerate(schemas.values()):
+            yield f"values{at}: %json {json.dumps(schema, ensure_ascii=False)}"
 
 
 HERMES: Final = CallFormat(
@@ -150,7 +161,8 @@ HERMES: Final = CallFormat(
     before="<tool_call>\n",
     after="\n</tool_call>",
     between="\n",
-    others=_PLAIN_JSON,
+    blocks=_BLOCKS,
+    layouts=_LAYOUTS,
 )
 LLAMA: Final = CallFormat("llama3_json", key="parameters")
 MISTRAL: Final = CallFormat(

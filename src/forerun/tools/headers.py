@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 
@@ -24,8 +24,9 @@ class Found(NamedTuple):
 
 
 class Headers:
-    """Of the functions with these `names`, in any of the `ways`: what it takes to look for them
-    does not grow with their number."""
+    """Finds the headers of calls: those of the functions with these `names`, in any of the `ways`.
+
+    The time it takes does not grow with the number of functions."""
 
     def __init__(self, ways: Sequence[Way], names: Collection[str]) -> None:
         self._ways = ways
@@ -34,9 +35,13 @@ class Headers:
         parts = (map(re.escape, way) for way in ways)
         each = (f'{before}(?P<name{idx}>[^"]+){rest}' for idx, (before, rest) in enumerate(parts))
         self._pattern = re.compile("|".join(each))
+        starts = [way.before_name for way in ways]
+        self._beginnings = frozenset(one[:num] for one in starts for num in range(1, len(one) + 1))
+        self._longest_beginning = max(map(len, starts))
 
-    def first_in(self, text: str) -> Found | None:
-        at = 0
+    def first_in(self, text: str, num_searched: int = 0) -> Found | None:
+        """Return the first header; none ends within the first `num_searched` characters."""
+        at = max(0, num_searched - self._longest)
         while (found := self._pattern.search(text, at)) is not None:
             name = next(filter(None, found.groups()))
             if name in self._names:
@@ -45,19 +50,30 @@ class Headers:
         return None
 
     def num_before(self, text: str) -> int:
-        """Characters of it that are no beginning of a header."""
-        starts = range(max(0, len(text) - self._longest + 1), len(text))
-        return next((at for at in starts if self._may_go_on(text[at:])), len(text))
+        """Return where the first header may begin that more text completes; in `text` there is
+        none."""
+        longest = min(len(text), self._longest_beginning)
+        sizes = range(longest, 0, -1)
+        begun = next((num for num in sizes if text[-num:] in self._beginnings), 0)
+        first = max(0, len(text) - self._longest + 1)
+        named = (
+            at
+            for way in self._ways
+            for at in _places(text, way.before_name, first)
+            if self._may_go_on(way, text[at + len(way.before_name) :])
+        )
+        return min([len(text) - begun, *named])
 
-    def _may_go_on(self, end: str) -> bool:
-        return any(self._is_begun(way, end) for way in self._ways)
-
-    def _is_begun(self, way: Way, end: str) -> bool:
-        if len(end) <= len(way.before_name):
-            return way.before_name.startswith(end)
-        if not end.startswith(way.before_name):
-            return False
-        name, quote, rest = end[len(way.before_name) :].partition('"')
+    def _may_go_on(self, way: Way, rest: str) -> bool:
+        """Whether `rest` may begin what stands after `before_name`."""
+        name, quote, behind = rest.partition('"')
         if quote:
-            return name in self._names and way.before_arguments.startswith(quote + rest)
+            return name in self._names and way.before_arguments.startswith(quote + behind)
         return any(known.startswith(name) for known in self._names)
+
+
+def _places(text: str, part: str, first: int) -> Iterator[int]:
+    at = text.find(part, first)
+    while at >= 0:
+        yield at
+        at = text.find(part, at + 1)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from forerun.grammars.cues import LEAD
 from forerun.tools.formats import CallFormat
 from forerun.tools.headers import Headers
 from forerun.tools.tool import Tool
@@ -59,10 +60,11 @@ _WORDS, _ARGUMENTS, _BEHIND = range(3)
 
 
 class CallReader:
-    """What cannot be words any more when a call follows, space too, waits until it is known.
+    """Takes a growing text apart into words and calls.
 
-    Where calls have begun a grammar sees to it that more calls follow, and no words; without
-    `has_words` there were none before. A call of which not even the name came is left out.
+    Text that may turn out to begin a call is held back, white space before it too. Once calls have
+    begun, a grammar ensures that only calls follow; without `has_words` there are no words before
+    them either. A call whose arguments have not begun is left out.
     """
 
     def __init__(self, form: CallFormat, tools: Sequence[Tool], *, has_words: bool = True) -> None:
@@ -71,7 +73,9 @@ class CallReader:
         names = [tool.name for tool in tools]
         self._first = Headers(form.first_ways, names)
         self._next = Headers([form.next_way], names)
-        self._text = ""  # that was not told yet
+        self._text = LEAD  # held back; ways to begin a call may count on it
+        self._num_lead = len(LEAD)  # characters of it that are not the answer's
+        self._num_searched = 0  # characters of it that were searched for a header
         self._at: int = _WORDS
         self._extent = _Extent()
         self.num_calls = 0
@@ -92,35 +96,39 @@ class CallReader:
         return self._at != _ARGUMENTS
 
     def _step(self) -> list[Piece] | None:
-        """None: nothing more is known."""
+        """Return what is known next; None if that takes more text."""
         if self._at == _ARGUMENTS:
             return self._read_arguments()
-        is_behind = self._at != _WORDS
-        begun = (self._next if is_behind else self._first).first_in(self._text)
+        is_behind = self._at == _BEHIND
+        headers = self._next if is_behind else self._first
+        begun = headers.first_in(self._text, self._num_searched)
+        num_before = headers.num_before(self._text) if begun is None else begun.start
+        certain = self._text[:num_before].rstrip()
+        words = [] if is_behind else self._words(certain)
         if begun is None:
-            return None if is_behind else self._read_words()
-        words = "" if is_behind else self._text[: begun.start].rstrip()
+            self._text = self._text[len(certain) :]
+            self._num_searched = len(self._text)
+            return words or None
         self._text = self._text[begun.end :]
-        self._at, self._extent = _ARGUMENTS, _Extent()
+        self._at, self._extent, self._num_searched = _ARGUMENTS, _Extent(), 0
         self.num_calls += 1
-        return [*([Words(words)] if words else []), CallBegun(begun.name)]
+        return [*words, CallBegun(begun.name)]
 
-    def _read_words(self) -> list[Piece] | None:
-        certain = self._text[: self._first.num_before(self._text)].rstrip()
-        if not certain:
-            return None
-        self._text = self._text[len(certain) :]
-        return [Words(certain)]
+    def _words(self, text: str) -> list[Piece]:
+        if not text:
+            return []
+        said, self._num_lead = text[self._num_lead :], 0
+        return [Words(said)] if said else []
 
     def _read_last(self) -> list[Piece]:
-        """Words, but not the beginning of a call that was cut off."""
+        """Return the words held back, but not the beginning of a call that was cut off."""
         text, self._text = self._text, ""
         if not self._has_words:
             return []
         num_words = self._first.num_before(text)
         if text[num_words:].startswith(self._triggers):
             text = text[:num_words].rstrip()
-        return [Words(text)] if text else []
+        return self._words(text)
 
     def _read_arguments(self) -> list[Piece] | None:
         if not self._text:

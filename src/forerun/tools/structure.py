@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from forerun.errors import GrammarTooMuch, InvalidGrammar, InvalidOption
@@ -31,34 +32,35 @@ class Wanted:
     def nearest(self) -> Wanted:
         """With other ways to write calls where a model may choose to, and where they cost little;
         not beside an answer in JSON, which they could not be told from."""
-        if self.form.others and not self.must_call and self.answer is None:
-            rules = self.form.rules(self._schemas, repeats=self.repeats)
-            if len(rules) <= _MOST_CHARS:
-                return self
-        return replace(self, form=replace(self.form, others=()))
+        may_choose = not self.must_call and self.answer is None
+        if self.form.blocks and may_choose and len(self._rules) <= _MOST_CHARS:
+            return self
+        return replace(self, form=replace(self.form, blocks=(), layouts=()))
 
     def structure(self, check: Check, following: Following) -> StructuredOutputsParams:
         """What cannot be followed of tools is left out where these are not strict."""
         self._check_answer()
         try:
-            found = self._written(self._schemas)
+            found = self._written(self._rules)
             check(found)
         except GrammarTooMuch as error:
             raise _too_many(error) from None
         except InvalidGrammar:
-            found = self._written(following.nearest_of(self.tools))
+            found = self._written(self._rules_of(following.nearest_of(self.tools)))
             try:
                 check(found)
             except InvalidGrammar as error:
                 raise _too_many(error) from None
         return found
 
-    @property
-    def _schemas(self) -> dict[str, Schema]:
-        return {tool.name: tool.schema for tool in self.tools}
+    @cached_property
+    def _rules(self) -> str:
+        return self._rules_of({tool.name: tool.schema for tool in self.tools})
 
-    def _written(self, schemas: dict[str, Schema]) -> StructuredOutputsParams:
-        rules = self.form.rules(schemas, repeats=self.repeats)
+    def _rules_of(self, schemas: dict[str, Schema]) -> str:
+        return self.form.rules(schemas, repeats=self.repeats)
+
+    def _written(self, rules: str) -> StructuredOutputsParams:
         if self.must_call:
             return StructuredOutputsParams(grammar=f"start: calls\n{rules}")
         if self.answer is None:

@@ -37,6 +37,16 @@ def test_compiled_code_is_named_by_sources_and_machine(monkeypatch: pytest.Monke
     assert here != compiled.code_key(host)
 
 
+def test_code_for_a_forced_set_has_what_all_kernels_need() -> None:
+    """Kernels multiply and add in one step, and read float16, on x86 of any kind."""
+    forced = InstructionSet("old", 4, (4, 4), (), "x86-64", more="+avx,+fma,+f16c")
+    triple, _, own = compiled._target(Machine.host())
+    target = compiled._target(Machine(4, (1,), instructions=forced, is_forced=True))
+    assert target == (triple, "x86-64", "+avx,+fma,+f16c")
+    unforced = Machine(4, (1,), instructions=forced)
+    assert compiled._target(unforced)[2] == own
+
+
 def test_lanes_tiles_and_digits_share_what_does_not_know_them(tmp_path: Path) -> None:
     """Of `embed` each has its own, in the same folder."""
     machines, heard = [Machine(16, AVX2_OUTPUTS), Machine(8, AVX2_OUTPUTS)], list[str]()

@@ -9,7 +9,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 import anthropic as typed_anthropic
 import pytest
@@ -84,6 +84,7 @@ def test_the_loop_of_an_agent(client: Any) -> None:
     usage = second.usage
     assert counted.input_tokens == usage.input_tokens + usage.cache_read_input_tokens
     assert usage.input_tokens > first.usage.input_tokens
+    assert usage.cache_read_input_tokens > 0
 
 
 @pytest.mark.parametrize(
@@ -202,10 +203,75 @@ def test_thinking(server: Running) -> None:
     found = server.ask(MESSAGES, **thinks)
     assert found["content"][0]["type"] == "thinking"
     assert found["usage"]["output_tokens_details"]["thinking_tokens"] == 20
-    hidden = server.ask(MESSAGES, **thinks, thinking={"type": "adaptive", "display": "omitted"})
-    assert hidden["content"] == []
-    off = {**BODY, "thinking": {"type": "disabled"}, "seed": 1}
-    assert {block["type"] for block in server.ask(MESSAGES, **off)["content"]} == {"text"}
+    omitted = {**thinks, "thinking": {"type": "adaptive", "display": "omitted"}}
+    block = {"type": "thinking", "thinking": "", "signature": ""}
+    assert server.ask(MESSAGES, **omitted)["content"] == [block]
+    events = [json.loads(event) for event in server.stream(MESSAGES, **omitted)]
+    assert [e["content_block"] for e in events if e["type"] == "content_block_start"] == [block]
+    assert not [e for e in events if e["type"] == "content_block_delta"]
+
+
+def test_thinking_is_turned_off_in_the_prompt(server: Running) -> None:
+    """The template then closes it, which takes more tokens."""
+
+    def num_tokens(**more: Any) -> int:
+        found = server.ask(COUNT, model=MODEL, messages=ASKED, **more)
+        return int(found["input_tokens"])
+
+    usual = num_tokens()
+    assert num_tokens(thinking={"type": "disabled"}) > usual
+    assert num_tokens(thinking={"type": "enabled", "budget_tokens": 1024}) == usual
+
+
+@pytest.mark.parametrize(
+    ("more", "effort", "variables"),
+    [
+        ({}, None, {}),
+        ({"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}}, "none", {}),
+        ({"output_config": {"effort": "low"}}, "low", {}),
+        ({"thinking": {"type": "adaptive"}}, None, {"enable_thinking": True}),
+        (
+            {"thinking": {"type": "enabled"}, "chat_template_kwargs": {"enable_thinking": False}},
+            None,
+            {"enable_thinking": False},
+        ),
+    ],
+)
+def test_how_much_to_think(more: dict[str, Any], effort: str | None, variables: Any) -> None:
+    found = in_chat({"role": "user", "content": "a"}, **more)
+    assert found.get("reasoning_effort") == effort
+    assert found.get("chat_template_kwargs", {}) == variables
+
+
+def test_without_an_answer_the_prompt_is_cached(server: Running) -> None:
+    turns = [{"role": "user", "content": "which of all these pets? " * 5}]
+    none = server.ask(MESSAGES, messages=turns, max_tokens=0)
+    assert (none["content"], none["stop_reason"]) == ([], "max_tokens")
+    assert none["usage"]["output_tokens"] == 0
+    events = [json.loads(one) for one in server.stream(MESSAGES, messages=turns, max_tokens=0)]
+    assert not [event for event in events if event["type"].startswith("content_block")]
+    usage = server.ask(MESSAGES, messages=turns, max_tokens=1)["usage"]
+    assert usage["cache_read_input_tokens"] > usage["input_tokens"]
+
+
+def test_the_runner_of_tools_does_without_stored_threads(client: Any) -> None:
+    """It asks for one first, and goes on as before where the error says that there are none."""
+    runs = list[str]()
+
+    @anthropic.beta_tool  # type: ignore[untyped-decorator]
+    def feed(pet: Literal["cat", "canary"]) -> str:
+        """Feeds a pet.
+
+        Args:
+            pet: Which one.
+        """
+        runs.append(pet)
+        return "fed"
+
+    body = asked(max_tokens=200, seed=1, tool_choice={"type": "tool", "name": "feed"})
+    runner = client.beta.messages.tool_runner(**body, tools=[feed], max_iterations=2)
+    assert [message.stop_reason for message in runner] == ["tool_use", "tool_use"]
+    assert len(runs) == 2
 
 
 def test_rounds_are_told(server: Running) -> None:
@@ -226,7 +292,7 @@ def test_errors_are_those_of_anthropic(server: Running, client: Any) -> None:
             anthropic.BadRequestError,
             {"messages": [{"role": "user", "content": [{"type": "image"}]}]},
         ),
-        (anthropic.BadRequestError, {"max_tokens": 0}),
+        (anthropic.BadRequestError, {"max_tokens": -1}),
         (anthropic.BadRequestError, {"messages": []}),
         (anthropic.BadRequestError, {"output_format": {"type": "json_schema"}}),
         (anthropic.BadRequestError, {"tools": [{"type": "bash_20250124", "name": "bash"}]}),
@@ -244,6 +310,23 @@ def test_errors_are_those_of_anthropic(server: Running, client: Any) -> None:
     assert bearer.messages.create(**asked()).type == "message"
     nowhere = server.client.post("/v1/messages/batches", json={}).json()
     assert (nowhere["type"], nowhere["error"]["type"]) == ("error", "not_found_error")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, "invalid_request_error"),
+        (403, "permission_error"),
+        (413, "request_too_large"),
+        (429, "rate_limit_error"),
+        (500, "api_error"),
+        (503, "overloaded_error"),
+    ],
+)
+def test_types_of_errors(status: int, kind: str) -> None:
+    assert ApiError(status, "no.").for_anthropic("r")["error"] == {"type": kind, "message": "no."}
+    coded = ApiError(status, "no.", code="why").for_anthropic("r")["error"]
+    assert coded["details"] == {"error_code": "why"}
 
 
 def test_the_asynchronous_client(server: Running) -> None:
@@ -330,6 +413,10 @@ def test_the_system_says_it_at_once() -> None:
             {"tools": [SEARCH], "tool_choice": {"type": "any"}},
             "web_search_20250305: Anthropic runs",
         ),
+        (
+            {"tools": [SEARCH], "tool_choice": {"type": "tool", "name": "web_search"}},
+            "web_search_20250305: Anthropic runs",
+        ),
         ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, "drop one"),
     ],
 )
@@ -350,9 +437,13 @@ def test_what_cannot_be(more: dict[str, Any], sentence: str) -> None:
 )
 def test_choices_of_tools(choice: dict[str, Any], expected: Any) -> None:
     for more in ({}, {"disable_parallel_tool_use": True}):
-        found = in_chat({"role": "user", "content": "a"}, tool_choice={**choice, **more})
+        found = in_chat(
+            {"role": "user", "content": "a"}, tool_choice={**choice, **more}, tools=[TOOL]
+        )
         assert found["tool_choice"] == expected
         assert found["parallel_tool_calls"] == (not more)
+        (function,) = (tool["function"] for tool in found["tools"])
+        assert (function["name"], function["description"]) == ("feed", "Feeds a pet.")
 
 
 @pytest.mark.parametrize(
@@ -360,11 +451,13 @@ def test_choices_of_tools(choice: dict[str, Any], expected: Any) -> None:
     [
         (Endpoint.MESSAGES, "message_create_params", "MessageCreateParamsBase"),
         (Endpoint.COUNT_TOKENS, "message_count_tokens_params", "MessageCountTokensParams"),
+        (Endpoint.MESSAGES, "beta.message_create_params", "MessageCreateParamsBase"),
+        (Endpoint.COUNT_TOKENS, "beta.message_count_tokens_params", "MessageCountTokensParams"),
     ],
 )
 def test_every_field_of_the_client_is_in_our_list(
     endpoint: Endpoint, where: str, names: str
 ) -> None:
     module = importlib.import_module(f"anthropic.types.{where}")
-    theirs = set(get_type_hints(getattr(module, names)))
+    theirs = set(get_type_hints(getattr(module, names))) - {"betas"}  # which is a header
     assert sorted(theirs - {field.name for field in fields_of(endpoint)}) == []

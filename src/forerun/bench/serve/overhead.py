@@ -1,4 +1,4 @@
-"""What HTTP costs: the same prompts through a server and through the library, in turns."""
+"""The cost of HTTP: the same prompts through a server and through the library, in turns."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from forerun.engine import LLM, AsyncEngine
 from forerun.types import SamplingParams
 
 WAYS: Final = ("generate", "whole", "streamed")
-_PAUSE: Final = 0.002  # seconds between two looks of a client that reads many streams
+_PAUSE: Final = 0.002  # seconds between two reads of a client with many streams
 
-Pair = Callable[[], AbstractContextManager[tuple[LLM, Server]]]  # makes one, warmed up
+Pair = Callable[[], AbstractContextManager[tuple[LLM, Server]]]  # makes a warmed-up pair
 
 
 @dataclass(frozen=True)
 class Together:
-    """Seconds for the same prompts at once: by `LLM.generate`, over HTTP whole and streamed."""
+    """Seconds for the same concurrent prompts: by `LLM.generate`, by HTTP whole and streamed."""
 
     generate_s: float
     whole_s: float
@@ -35,8 +35,8 @@ class Together:
 
 @dataclass(frozen=True)
 class Alone:
-    """One stream, the engine's own and over HTTP: until its first words, and from them to the last.
-    `cpu_s` is what the server's main thread computed."""
+    """One stream from the engine and over HTTP: the seconds until its first text, and from there to
+    its end. `cpu_s` is the CPU time of the server's main thread."""
 
     engine_first_s: float
     engine_rest_s: float
@@ -47,7 +47,7 @@ class Alone:
 
     @property
     def added_ms(self) -> float:
-        """To each chunk after the first."""
+        """The time that HTTP adds to each chunk after the first."""
         return 1000 * (self.http_rest_s - self.engine_rest_s) / max(1, self.num_chunks - 1)
 
     @property
@@ -56,7 +56,7 @@ class Alone:
 
 
 def chat_body(text: str, max_tokens: int, salt: str, **more: Any) -> Body:
-    """With a salt of its own a request shares nothing with earlier ones."""
+    """Return a request body; its own salt keeps it from sharing prefixes with earlier requests."""
     return {
         "messages": [{"role": "user", "content": text}],
         "max_tokens": max_tokens,
@@ -106,7 +106,7 @@ def measure_together(
 def _generate(
     llm: LLM, prompts: Sequence[NamedPrompt], max_tokens: int, salts: list[str]
 ) -> tuple[float, list[str]]:
-    """From text to text, as a server does it."""
+    """Time `LLM.generate` from text to text, as a server does it."""
     began = time.perf_counter()
     tokens = [prompt.encode(llm.tokenizer) for prompt in prompts]
     outputs = llm.generate(tokens, plain_params(max_tokens), cache_salt=salts)
@@ -133,7 +133,7 @@ def measure_alone(
 
 
 async def _engine_stream(llm: LLM, tokens: Sequence[int], max_tokens: int) -> tuple[float, float]:
-    """Seconds until the first event, and from there to the last."""
+    """Return the seconds until the first event, and from there to the last."""
     llm.reset_prefix_cache()
     first = None
     async with AsyncEngine(llm) as engine:
@@ -145,7 +145,7 @@ async def _engine_stream(llm: LLM, tokens: Sequence[int], max_tokens: int) -> tu
 
 
 def together_record(rounds: Sequence[Together], seed: int) -> dict[str, Any]:
-    """Ratios are throughput over HTTP ÷ throughput of `LLM.generate`."""
+    """Return the record; ratios are throughput over HTTP ÷ throughput of `LLM.generate`."""
     ways = {
         "whole": [one.generate_s / one.whole_s for one in rounds],
         "streamed": [one.generate_s / one.streamed_s for one in rounds],

@@ -1,6 +1,6 @@
-"""What a prediction saves: the same question without one, with a good one, and with a wrong one.
+"""What a prediction saves: the same request without one, with a good one, and with a wrong one.
 
-Without one, others guess as they always do; `plain` has no guesses at all.
+The other drafters guess as usual; only `plain` has no speculation at all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from forerun.errors import InvalidOption
 from forerun.models.text.tokenizer import Tokenizer
 
 WAYS: Final = ("none", "changed", "wrong", "plain")
-SHARE: Final = 0.1  # of the tokens of `changed`
+SHARE: Final = 0.1  # of the tokens that are replaced in `changed`
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Predicted:
 
 
 def changed(tokens: Sequence[int], share: float, tokenizer: Tokenizer, random: Random) -> str:
-    """The text of `tokens`, so many of them replaced by any others."""
+    """Return the text of `tokens`, a share of them replaced by random ones."""
     places = set(random.sample(range(len(tokens)), round(share * len(tokens))))
     found = [
         random.randrange(tokenizer.vocab_size) if place in places else token
@@ -50,8 +50,8 @@ def measure_predictions(
     repeats: int,
     random: Random,
 ) -> Iterator[Predicted]:
-    """Of the first answers that have `max_tokens` without being made to. `wrong` is the answer to
-    another prompt: fluent, and no word of it in its place."""
+    """Measure the first answers that reach `max_tokens` without `ignore_eos`. `wrong` predicts the
+    answer to another prompt: fluent text, with no word in its place."""
 
     def answer(prompt: NamedPrompt, salt: str, **more: Any) -> Reply:
         wanted = {"return_token_ids": True, "ignore_eos": False}
@@ -93,7 +93,7 @@ def _predicted(content: str) -> dict[str, Any]:
 
 
 def predictions_record(rounds: Sequence[Predicted], seed: int) -> dict[str, Any]:
-    """Ratios are seconds without a prediction, or of plain decoding, ÷ seconds with one."""
+    """Return the record; ratios are seconds without a prediction, or plain, ÷ seconds with one."""
     record: dict[str, Any] = {"same_text": all(one.same_text for one in rounds)}
     compared = {
         "changed": ("none", "changed"),

@@ -1,4 +1,4 @@
-"""Answers over HTTP, read as cheaply as can be: client and server share the machine."""
+"""HTTP requests whose answers are read cheaply, as client and server share the machine."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _PATH = "/v1/chat/completions"
 
 
 class BadReply(ForerunError):
-    """A server refused what a bench asked."""
+    """A server rejected a request of a bench, or broke off its answer."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """`first_s` is when its first bytes came, and `seconds` when all had."""
+    """`first_s` is when the first bytes of the answer came, `seconds` when all had come."""
 
     first_s: float
     seconds: float
@@ -34,12 +34,12 @@ class Reply:
 
     @property
     def num_chunks(self) -> int:
-        """Of a stream, without its last words."""
+        """The number of chunks of a stream, without its final `[DONE]`."""
         return self.raw.count(b"data: {")
 
     @property
     def text(self) -> str:
-        if not self.raw.startswith(b"data: "):
+        if self.raw.startswith(b"{"):
             return str(self.answer["choices"][0]["message"]["content"])
         lines = [line[6:] for line in self.raw.split(b"\n") if line.startswith(b"data: {")]
         deltas = [json.loads(line)["choices"][0]["delta"] for line in lines]
@@ -47,7 +47,7 @@ class Reply:
 
     @property
     def answer(self) -> dict[str, Any]:
-        """Of one that is no stream."""
+        """The body of a reply that is not a stream."""
         found: dict[str, Any] = json.loads(self.raw)
         return found
 
@@ -58,8 +58,8 @@ def ask(url: str, body: Body) -> Reply:
 
 
 def ask_all(url: str, bodies: Sequence[Body], pause_s: float = 0.0) -> tuple[float, list[Reply]]:
-    """All at once, by one thread; the seconds until the last one is answered. With a pause after
-    each look it is not woken for every chunk, which takes a core from the server as often."""
+    """Send all requests at once, by one thread; return the seconds until all are answered. A pause
+    after each read keeps the client from waking, and taking a core, for every chunk."""
     parts = urlsplit(url)
     address = str(parts.hostname), parts.port or 80
     contents = [_request(parts.netloc, body) for body in bodies]
@@ -80,7 +80,7 @@ def ask_all(url: str, bodies: Sequence[Body], pause_s: float = 0.0) -> tuple[flo
 
 
 def _request(host: str, body: Body) -> bytes:
-    """The connection ends with the answer, so that it needs no look into it to know when."""
+    """Return a request that closes the connection, so that its end marks that of the answer."""
     content = json.dumps(body).encode()
     lines = (
         f"POST {_PATH} HTTP/1.1",
@@ -93,7 +93,7 @@ def _request(host: str, body: Body) -> bytes:
 
 
 class _Reader:
-    """One connection; what came over it is understood only when all has come."""
+    """One connection; its bytes are parsed only when all have come."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -101,7 +101,7 @@ class _Reader:
         self._moments: list[float] = []
 
     def read(self, moment: float) -> bool:
-        """Whether more may come."""
+        """Read what has come; return whether more may come."""
         part = self._socket.recv(1 << 16)
         self._parts.append(part)
         self._moments.append(moment)
@@ -118,13 +118,14 @@ class _Reader:
         if response.status != 200:
             said = raw[:300].decode(errors="replace")
             raise BadReply(f"{url} answered {response.status}: {said}")
-        # The head of a stream may come in a part of its own, before anything is said.
-        first = next(at for at, part in enumerate(self._parts) if not part.endswith(b"\r\n\r\n"))
+        # The head may come in a part of its own, and so may comments that keep a stream alive.
+        begins = b"{" if raw.startswith(b"{") else b"data: "
+        first = next((at for at, part in enumerate(self._parts) if begins in part), -1)
         return Reply(self._moments[first], self._moments[-1], raw)
 
 
 class _Heard:
-    """What http.client needs of a socket: a file that it can read."""
+    """The part of a socket that http.client needs: a file to read from."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content

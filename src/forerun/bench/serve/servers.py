@@ -1,4 +1,4 @@
-"""Servers in processes of their own, on loopback."""
+"""Servers in their own processes, on loopback."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _START_SECONDS: Final = 300.0
 
 
 class NoServer(ForerunError):
-    """A server ended before it was ready, or never was."""
+    """A server ended, or timed out, before it was ready."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """`main_thread_s` is what its main thread has computed so far; None where nobody says."""
+    """`main_thread_s` is the CPU time of its main thread so far; None if not on Linux."""
 
     url: str
     pid: int
@@ -43,7 +43,8 @@ class Server:
 @contextmanager
 def our_server(model: str, num_threads: int, max_num_seqs: int) -> Iterator[Server]:
     options = ["--threads", str(num_threads), "--max-num-seqs", str(max_num_seqs)]
-    command = [sys.executable, "-m", "forerun", "serve", model, *options, "--no-access-log"]
+    options += ["--no-access-log", "--sse-ping-interval", "0"]  # a ping is no first token
+    command = [sys.executable, "-m", "forerun", "serve", model, *options]
     with _running(command, "/ready") as server:
         yield server
 
@@ -62,7 +63,7 @@ def llama_server(
 
 @contextmanager
 def _running(command: Sequence[str], ready_path: str) -> Iterator[Server]:
-    """Ready to answer; gone afterwards."""
+    """Run a server, ready to answer, and end it afterwards."""
     port = _free_port()
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(

@@ -1,28 +1,30 @@
-"""The content of one of Anthropic's messages: what is thought, what is said, and what is called."""
+"""The content blocks of one of Anthropic's messages: thinking, text and calls."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from forerun.replies import Piece, ReplyForm, Thoughts
-from forerun.tools import CallBegun, Words
+from forerun.tools import CallBegun, ToolCall, Words
 
 Event = dict[str, Any]
 
 
 class ContentBlocks:
-    """From an answer's text as it grows to the events that tell of it; `done` are blocks that are
-    complete. A call that was cut off is told as far as it went, and is none of these."""
+    """Turns an answer's text, as it grows, into stream events; `done` are the complete blocks.
+
+    A call that was cut off is streamed as far as it went, and is not in `done`. Thinking that is
+    not shown leaves an empty block, as with Anthropic.
+    """
 
     def __init__(self, form: ReplyForm, *, shows_thinking: bool = True) -> None:
         self._form = form
         self._reader = form.reader()
         self._shows_thinking = shows_thinking
-        self._open: Event | None = None  # as it was when it began
-        self._text = ""  # of that one
-        self._index = -1  # of that one
+        self._open: Event | None = None  # the open block, as it began
+        self._text = ""  # of the open block
+        self._index = -1  # of the open block
         self.done: list[Event] = []
 
     @property
@@ -31,18 +33,18 @@ class ContentBlocks:
 
     def read(self, text: str, *, is_last: bool = False) -> Iterator[Event]:
         for piece in self._reader.read(text, is_last=is_last):
-            if self._shows_thinking or not isinstance(piece, Thoughts):
-                yield from self._told(piece)
+            yield from self._events(piece)
         if is_last:
             yield from self._closed(is_whole=self._reader.is_whole)
 
-    def _told(self, piece: Piece) -> Iterator[Event]:
+    def _events(self, piece: Piece) -> Iterator[Event]:
         if isinstance(piece, CallBegun):
             own = {"id": self._form.fresh_id(), "name": piece.name, "input": {}}
             yield from self._begun({"type": "tool_use", **own})
         elif isinstance(piece, Thoughts):
             yield from self._in_block({"type": "thinking", "thinking": "", "signature": ""})
-            yield self._delta("thinking_delta", "thinking", piece.text)
+            if self._shows_thinking:
+                yield self._delta("thinking_delta", "thinking", piece.text)
         elif isinstance(piece, Words):
             yield from self._in_block({"type": "text", "text": ""})
             yield self._delta("text_delta", "text", piece.text)
@@ -72,4 +74,5 @@ class ContentBlocks:
         if block["type"] != "tool_use":
             self.done.append({**block, block["type"]: self._text})
         elif is_whole:
-            self.done.append({**block, "input": json.loads(self._text or "{}")})
+            values = ToolCall(block["name"], self._text or "{}").values
+            self.done.append({**block, "input": values})

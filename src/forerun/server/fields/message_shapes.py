@@ -15,13 +15,12 @@ from forerun.server.fields.kinds import (
     OneOf,
     Shape,
     Tagged,
-    Text,
     Whole,
 )
 from forerun.server.fields.shapes import MAX_MESSAGES
+from forerun.server.fields.tool_shapes import NAME
 from forerun.tools import MAX_TOOLS
 
-_NAME: Final = Text(1, 130)
 _OBJECT: Final = MapOf("", Anything(), 4096)
 
 
@@ -85,7 +84,9 @@ LEFT_OUT: Final = (
     *("web_fetch_20250910", "web_fetch_20260209", "web_fetch_20260309", "web_fetch_20260318"),
     *("code_execution_20250522", "code_execution_20250825"),
     *("code_execution_20260120", "code_execution_20260521"),
-    *("tool_search_tool_bm25_20251119", "tool_search_tool_regex_20251119"),
+    *("tool_search_tool_bm25", "tool_search_tool_bm25_20251119"),
+    *("tool_search_tool_regex", "tool_search_tool_regex_20251119"),
+    "advisor_20260301",
 )
 CUSTOM_TOOLS: Final = ListOf(
     Tagged(
@@ -93,7 +94,7 @@ CUSTOM_TOOLS: Final = ListOf(
             "custom": Shape(
                 {
                     "type": OneOf(("custom",)),
-                    "name": _NAME,
+                    "name": NAME,
                     "description": TEXT,
                     "input_schema": _OBJECT,
                     "strict": FLAG,
@@ -119,7 +120,7 @@ def _choice(kind: str, *needed: str, **known: Kind) -> Shape:
 CUSTOM_TOOL_CHOICE: Final = Tagged(
     {
         **{kind: _choice(kind) for kind in ("auto", "any", "none")},
-        "tool": _choice("tool", "name", name=_NAME),
+        "tool": _choice("tool", "name", name=NAME),
     }
 )
 THINKING: Final = Tagged(

@@ -184,7 +184,7 @@ _ITEM: Final = Tagged(
             call_id=TEXT,
             name=TEXT,
             arguments=TEXT,
-            namespace=Text(1, 64),
+            namespace=TEXT,
         ),
         "function_call_output": _item(
             "function_call_output", "call_id", "output", call_id=TEXT, output=_TEXT_OR_PARTS

@@ -168,9 +168,9 @@ FIELDS: Final[tuple[Field, ...]] = (
     _honoured("max_output_tokens", _COUNT, _RESPONSES),
     _honoured(
         "max_tokens",
-        _COUNT,
+        Whole(0, MAX_COUNT),
         _MESSAGES,
-        note="messages: may exceed the context",
+        note="messages: may exceed the context; 0 only caches the prompt",
         needed=True,
     ),
     _honoured("min_tokens", Whole(0, MAX_COUNT), *_ALL),
@@ -274,6 +274,10 @@ FIELDS: Final[tuple[Field, ...]] = (
         _idle(name, TEXT, *_TURNS)
         for name in ("speed", "inference_geo", "user_profile_id", "workspace_id")
     ),
+    *(
+        _idle(name, Anything(), *_TURNS)
+        for name in ("billing_policy", "compaction", "fallbacks", "fallback_credit_token")
+    ),
     _idle("context_management", Anything(), *_TURNS, note="no context is cleared"),
     _idle("access_programs", Anything(), _RESPONSES),
     _idle("client_metadata", MapOf("^[A-Za-z_]", Anything(), 64), *_INPUT, note="sent by Codex"),
@@ -348,6 +352,12 @@ FIELDS: Final[tuple[Field, ...]] = (
     _refused("prompt", _RESPONSES, note="prompts are not stored: send `input`"),
     _refused("context_management", _RESPONSES, unused=_NO_LIST),
     _refused("container", _MESSAGES),
+    _refused(
+        "thread",
+        *_TURNS,
+        note="nothing is stored: send all messages",
+        code="thread_unsupported_request",  # by which clients know to do without
+    ),
     _refused("mcp_servers", *_TURNS, unused=_NO_LIST, note="call them from the client"),
     # Tokens and text.
     _honoured("prompt", TEXT, _TOKENIZE, note="or `messages`"),

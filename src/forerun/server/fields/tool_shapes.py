@@ -21,15 +21,15 @@ from forerun.server.fields.kinds import (
 from forerun.tools import MAX_TOOLS, MODES
 
 _FUNCTION_TYPE: Final = OneOf(("function",))
-_NAME: Final = Text(1, 130)  # servers of MCP are part of it
+NAME: Final = Text(1, 130)  # servers of MCP are part of it
 # What else is said of a function is not told to the model.
 _DEFINED: Final[dict[str, Kind]] = {
-    "name": _NAME,
+    "name": NAME,
     "description": TEXT,
     "parameters": MapOf("", Anything(), 4096),
     "strict": FLAG,
 }
-_NAMED: Final = Shape({"name": _NAME}, ("name",))
+_NAMED: Final = Shape({"name": NAME}, ("name",))
 
 
 def _tools(words: str, shapes: Mapping[str, Shape]) -> ListOf:
@@ -75,7 +75,7 @@ _FLAT: Final = Shape(
 _NAMESPACE: Final = Shape(
     {
         "type": OneOf(("namespace",)),
-        "name": _NAME,
+        "name": NAME,
         "description": TEXT,
         "tools": _tools('"function" in a namespace', {"function": _FLAT}),
     },
@@ -94,7 +94,7 @@ FLAT_TOOLS: Final = _tools(
         **{kind: Shape({"type": OneOf((kind,))}, ("type",), is_open=True) for kind in LEFT_OUT},
     },
 )
-_FLAT_CHOSEN: Final = Shape({"type": _FUNCTION_TYPE, "name": _NAME}, ("type", "name"))
+_FLAT_CHOSEN: Final = Shape({"type": _FUNCTION_TYPE, "name": NAME}, ("type", "name"))
 FLAT_TOOL_CHOICE: Final = _choice(
     _FLAT_CHOSEN,
     Shape(

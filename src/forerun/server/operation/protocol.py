@@ -16,8 +16,9 @@ class Direct:
 
     def __init__(self, scope: Scope, send: Send) -> None:
         cycle = getattr(send, "__self__", None)
-        is_chunked = scope["http_version"] == "1.1" and scope["method"] != "HEAD"
-        self._cycle = cycle if isinstance(cycle, RequestResponseCycle) and is_chunked else None
+        has_body = scope["method"] != "HEAD"
+        self._cycle = cycle if isinstance(cycle, RequestResponseCycle) and has_body else None
+        self._is_chunked = scope["http_version"] == "1.1"  # 1.0 ends a body with the connection
         self._send = send
         self.last = 0.0  # when it was written to, on the clock of event loops
 
@@ -30,8 +31,9 @@ class Direct:
     def write(self, part: bytes) -> None:
         assert self._cycle is not None
         self.last = monotonic()
-        if part:  # an empty one would be the last
-            self._cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
+        if part:  # an empty chunk would be the last
+            framed = b"%x\r\n%b\r\n" % (len(part), part) if self._is_chunked else part
+            self._cycle.transport.write(framed)
 
     async def send(self, message: Message) -> None:
         if message.get("more_body", False) and self.keeps_up:

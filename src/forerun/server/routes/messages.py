@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from forerun.engine.api.async_engine import AsyncEngine
+from forerun.replies import ReplyForm
 from forerun.server.answers.group import Group
 from forerun.server.answers.messages import PING, MessageForm, message_events
 from forerun.server.fields import Endpoint
-from forerun.server.messages import as_chat, effort_of
-from forerun.server.prompts import chat_prompt, truncated
+from forerun.server.messages import as_chat
+from forerun.server.prompts import Tokens, chat_prompt, truncated
 from forerun.server.question import Question, answer_len, answer_room
 from forerun.server.routes.asked import Given, answered, identity, made_of
 from forerun.server.service import Service
@@ -34,8 +36,7 @@ def _read(
     given: Given, service: Service, engine: AsyncEngine
 ) -> tuple[Question, Callable[[Group], MessageForm]]:
     max_len, name = engine.max_model_len, "max_tokens"
-    asked = as_chat(given)
-    prompt, reply = chat_prompt(asked, engine, calling_of(asked, engine), effort_of(given))
+    asked, prompt, reply = _prompted(given, engine)
     usual = answer_room(None, max_len, service.limits)
     room = min(given[name], usual)  # the first may be more than the context holds
     prompt = truncated(prompt, given.get("truncate_prompt_tokens"), max_len, room)
@@ -52,6 +53,12 @@ def _read(
 
 
 def _counted(given: Given, _service: Service, engine: AsyncEngine) -> JsonAnswer:
-    asked = as_chat(given)
-    tokens, _ = chat_prompt(asked, engine, calling_of(asked, engine), effort_of(given))
+    _, tokens, _ = _prompted(given, engine)
     return JsonAnswer({"input_tokens": len(tokens)})
+
+
+def _prompted(given: Given, engine: AsyncEngine) -> tuple[dict[str, Any], Tokens, ReplyForm]:
+    """The fields in chat's words, the prompt, and the form of its answer."""
+    asked = as_chat(given)
+    effort = asked.get("reasoning_effort")
+    return asked, *chat_prompt(asked, engine, calling_of(asked, engine), effort)
