@@ -1,9 +1,9 @@
 """Build llama.cpp for this very processor: python tools/build_peers.py [folder]
 
-The source comes from the package index, inside the source distribution of llama-cpp-python. The
-folder (.peers by default) receives llama-server, llama-bench, llama-perplexity and about.json,
-which says how they were built. JOBS=2 sets how many compilers run at once; PEER_FLAGS adds flags
-for cmake, as for a processor that has no more than AVX2:
+The source comes from the package index, in the source distribution of llama-cpp-python. The folder
+(.peers by default) receives llama-server, llama-bench, llama-perplexity, and about.json, which
+describes the build. JOBS=2 sets the number of concurrent compilers; PEER_FLAGS adds flags for
+cmake, for example for a processor without AVX-512:
 
     PEER_FLAGS="-DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON" make peers
 """
@@ -28,18 +28,18 @@ FLAGS: Final = (
     "-DGGML_NATIVE=ON",
     "-DBUILD_SHARED_LIBS=OFF",
     *("-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_EXAMPLES=OFF"),
-    *("-DLLAMA_BUILD_UI=OFF", "-DLLAMA_USE_PREBUILT_UI=OFF"),  # no pages, nothing fetched
+    *("-DLLAMA_BUILD_UI=OFF", "-DLLAMA_USE_PREBUILT_UI=OFF"),  # without web pages and downloads
     *("-DLLAMA_CURL=OFF", "-DLLAMA_OPENSSL=OFF"),
 )
-# GCC 12 believes that the instruction reads eight bytes, and leaves out what else was written for
-# it: the next one is then illegal.
+# GCC 12 assumes that the instruction reads eight bytes, and drops the writes of the other bytes:
+# the next instruction is then illegal.
 _AMX: Final = Path("ggml/src/ggml-cpu/amx/mmq.cpp")
 _CONFIGURE: Final = "_tile_loadconfig(&tc);"
 _WRITTEN: Final = 'asm volatile("" : : "r"(&tc) : "memory");'
 
 
 class BuildFailed(Exception):
-    """One sentence that says what to do."""
+    """The build failed; the message says what to do."""
 
 
 def build(folder: Path, jobs: int, flags: Sequence[str]) -> None:
@@ -64,7 +64,7 @@ def build(folder: Path, jobs: int, flags: Sequence[str]) -> None:
 
 
 def fetch(work: Path) -> Path:
-    """llama.cpp's own folder out of the source distribution."""
+    """Download the source distribution; return llama.cpp's folder of it."""
     wanted = f"llama-cpp-python=={VERSION}"
     pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", "llama-cpp-python"]
     print(f"fetching the source of {wanted}", flush=True)
@@ -79,7 +79,7 @@ def fetch(work: Path) -> Path:
 
 
 def mend(source: Path) -> None:
-    """Let all of AMX's configuration be written before it is loaded."""
+    """Patch the source so that AMX's configuration is written completely before it is loaded."""
     text = (source / _AMX).read_text(encoding="utf-8")
     mended = text.replace(_CONFIGURE, f"{_WRITTEN} {_CONFIGURE}")
     (source / _AMX).write_text(mended, encoding="utf-8")

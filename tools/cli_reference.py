@@ -1,6 +1,6 @@
-"""Write docs/cli-reference.md from the command line itself: python tools/cli_reference.py
+"""Write docs/cli-reference.md from the help of the commands: python tools/cli_reference.py
 
-A test compares the committed page with what this prints, so that the two cannot part.
+A test compares the committed page with this tool's output, so that the page stays up to date.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""α at each place, every kind of head on the same texts for the same time:
+"""Train every kind of head on the same texts for the same time, and record α at each place:
 
     python -m tools.heads_table --texts texts.npz --seconds 12 --record bench/records/heads.json
 
-The first `--num-texts` are taken; without `--texts` the target writes so many. Heads are left in
-`--out`. With `--side-by-side` each kind has a process, and all begin together once everybody has
-compiled: they share the device, and the time.
+The first `--num-texts` texts are used; without `--texts` the target generates as many. The heads
+stay in `--out`. With `--side-by-side` each kind has its own process; all start together once all
+have compiled, and share the device and the time.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from forerun.training.texts import Text, TextWriter
 from forerun.training.torch_target import TorchTarget
 from forerun.training.trainer import Trainer
 
-Result = tuple[str, dict[str, Any]]  # of a kind
+Result = tuple[str, dict[str, Any]]  # a kind and its figures
 
-_SEED: Final = 11  # of texts that are written here
-_NUM_FIRST: Final = 4  # steps until all is compiled and recorded, which no time is counted of
+_SEED: Final = 11  # of texts that are generated here
+_NUM_FIRST: Final = 4  # untimed steps, until all is compiled and recorded
 
 
 def main(args: Sequence[str]) -> int:
@@ -92,7 +92,7 @@ def _side_by_side(asked: argparse.Namespace, kinds: Sequence[str]) -> Iterator[R
 
 
 def _tell(told: Any, start: Any, kind: str, asked: argparse.Namespace) -> None:
-    """In a process of its own."""
+    """Try one kind in this process, and send the result to the parent."""
     found = _tried(kind, asked, _texts(asked), _target(asked.model), start)
     told.put((kind, found))
 
@@ -104,7 +104,7 @@ def _tried(
     target: TorchTarget,
     start: Any = None,
 ) -> dict[str, Any]:
-    """What came of it, or why nothing did: the other kinds are worth having."""
+    """Train one kind; return its figures, or its error, which must not stop the other kinds."""
     began, minutes = time.monotonic(), asked.seconds / 60
     try:
         options = TrainOptions(
@@ -114,7 +114,7 @@ def _tried(
     except Exception as error:
         traceback.print_exc()
         if start is not None:
-            start.abort()  # nobody waits for this one
+            start.abort()  # the others do not wait for this one
         found = {"error": f"{type(error).__name__}: {error}"[:300]}
     gc.collect()
     torch.cuda.empty_cache()
@@ -155,7 +155,7 @@ def _trained(
     trainer = Trainer(open_checkpoint(model), [], options, print, texts, target)
     trainer.take_first_steps(_NUM_FIRST)
     if start is not None:
-        with suppress(BrokenBarrierError):  # somebody failed
+        with suppress(BrokenBarrierError):  # another kind failed
             start.wait()
         trainer.take_first_steps(1)
     after = trainer.run()
@@ -168,7 +168,7 @@ def _trained(
 
 
 def _written(asked: argparse.Namespace) -> Path:
-    """By the target, for all kinds alike."""
+    """Let the target generate the texts, the same for all kinds; return their file."""
     target, tokenizer = _target(asked.model), load_tokenizer(open_checkpoint(asked.model))
     texts = TextWriter(target, tokenizer, [], asked.max_len).write(asked.num_texts, _SEED)
     path = Path(tempfile.mkdtemp()) / "texts.npz"

@@ -1,14 +1,14 @@
-"""How far rounding leads from float32: python tools/kl_divergence.py [record.json]
+"""How far rounding moves distributions from float32: python tools/kl_divergence.py [record.json]
 
-SmolLM2 reads the texts that travel with the package, 512 tokens at a time. Of each token after the
-first 256, the law of the next one is compared with what float32 gives, for activations of 16 and of
-8 bits, each with keys and values stored as float32 and as float16, and for llama.cpp, whose
-llama-perplexity must be there (`make peers`, or its folder in PEERS). Everyone has the same packed
-weights; THREADS says how many cores to use, and LAWS where to find, or else to leave, what
-llama-perplexity writes (2 GB).
+SmolLM2 reads the texts in the package in contexts of 512 tokens. After each token from the 257th
+on, the distribution of the next token is compared with that of float32 arithmetic: for activations
+of 16 and of 8 bits, each with float32 and float16 KV rows, and for llama.cpp, whose
+llama-perplexity is needed (`make peers`, or its folder in PEERS). All use the same packed weights.
+THREADS sets the number of cores, and LAWS the file of llama-perplexity's output (2 GB), which is
+made if it is missing.
 
-llama.cpp writes log-probabilities as 16 bits of the 16 nats below the best token. So tokens further
-below than 15 nats in float32 are left out, for all alike, and what is left is normalised.
+llama.cpp writes log-probabilities as 16 bits over the 16 nats below the best token. Therefore
+tokens more than 15 nats below it in float32 are left out for all, and the rest is normalised.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ from forerun.models.weights.checkpoint import Tensor
 from forerun.types import FloatArray
 
 CONTEXT: Final = 512
-FIRST: Final = CONTEXT // 2  # the first token whose successor counts
-NUM_CHUNKS: Final = 80  # of 255 tokens that count
+FIRST: Final = CONTEXT // 2  # the first token whose successor is compared
+NUM_CHUNKS: Final = 80  # with 255 compared tokens each
 NATS: Final = 15.0
-ROUNDINGS: Final = tuple(product(("int16", "int8"), ("float32", "float16")))  # with what rows
+ROUNDINGS: Final = tuple(product(("int16", "int8"), ("float32", "float16")))  # and KV rows
 
-Chunk = dict[str, list[tuple[float, bool]]]  # by name: KL and agreement of each token that counts
+Chunk = dict[str, list[tuple[float, bool]]]  # by name: KL and agreement of each compared token
 
 
 def text() -> str:
-    """Every article, prompt and function of the package, then the same in reverse order: enough
-    for 20,000 tokens that count, each in a context of its own."""
+    """Return every article, prompt and function of the package, then the same in reverse order:
+    enough for 20,000 compared tokens, each in a context of its own."""
     rows = [row for name in ("articles", "named_prompts", "functions") for row in read_rows(name)]
     parts = [row.get("text") or row["code"] for row in rows]
     return "\n\n".join([*parts, *parts[::-1]])
 
 
 class LlamaLaws:
-    """What llama-perplexity wrote: tokens, then a row for each token that counts."""
+    """The file of llama-perplexity: the tokens, then a row for each compared token."""
 
     def __init__(self, file: BinaryIO) -> None:
         assert file.read(8) == b"_logits_", "not a file of llama-perplexity"
@@ -68,7 +68,7 @@ class LlamaLaws:
         self._file = file
 
     def read(self) -> FloatArray:
-        """Of the next chunk: [255, V] log-probabilities."""
+        """Return the log-probabilities of the next chunk: [255, V]."""
         num_rows = CONTEXT - 1 - FIRST
         raw = self._file.read(2 * self._row_len * num_rows)
         rows = np.frombuffer(raw, np.uint16).reshape(num_rows, self._row_len)
@@ -77,7 +77,7 @@ class LlamaLaws:
 
 
 def divergence(exact: FloatArray, other: FloatArray) -> tuple[float, bool]:
-    """KL(exact ‖ other) of two rows of logits, and whether their best token is the same."""
+    """Return KL(exact ‖ other) of two rows of logits, and whether their best tokens agree."""
     is_kept = exact >= exact.max() - NATS
     p, q = (_log_softmax(row[is_kept]) for row in (exact, other))
     return float((np.exp(p) * (p - q)).sum()), bool(exact.argmax() == other.argmax())
@@ -89,7 +89,7 @@ def _log_softmax(logits: FloatArray) -> FloatArray:
 
 
 class Expanded(GgufCheckpoint):
-    """The same weights as floats, which meet activations that are not rounded."""
+    """The same weights as floats, so that activations are not rounded either."""
 
     def tensor(self, name: str) -> Tensor:
         packed = super().tensor(name)
@@ -97,7 +97,7 @@ class Expanded(GgufCheckpoint):
 
 
 def models(path: Path, num_threads: int) -> dict[str, LlamaModel]:
-    """The first is what the others are held against."""
+    """Load the models; the first is the reference for the others."""
     found = {"float32": LlamaModel.load(Expanded(path), CpuKernels(num_threads))}
     for activations, row_type in ROUNDINGS:
         kernels = CpuKernels(num_threads, activations=activations, kv_cache_dtype=row_type)

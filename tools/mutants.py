@@ -1,14 +1,14 @@
-"""Which mistakes would our tests see? Plants them one at a time in a copy of the tree.
+"""Plant small mistakes, one at a time, in a copy of the tree, and see which ones the tests catch.
 
     python tools/mutants.py                     the planted mistakes, and a sample of mutants
-    python tools/mutants.py --planted           the planted ones alone
+    python tools/mutants.py --planted           only the planted mistakes
     python tools/mutants.py --only src/forerun/verify/rejection.py --sample 20
     python tools/mutants.py --again survivors   after writing a test
-    python tools/mutants.py --table             docs/mutants.md from the record, nothing is run
+    python tools/mutants.py --table             write docs/mutants.md from the record, run nothing
     python tools/mutants.py --seed 99 --record other.json      another sample; the page stays
 
-Run it with the interpreter that runs the tests. What was done is written to the record after every
-mutant, so a run that was interrupted goes on where it stood.
+Run it with the interpreter that runs the tests. The record is written after every mutant, so an
+interrupted run resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RECORD: Final = FOLDER / "record.json"
 SEED: Final = 13
 SAMPLE: Final = 320
 
-# What is mutated, and by which tests it should be seen: those that are likeliest to see it first.
+# The mutated files, and the tests that should catch the mistakes, the likeliest tests first.
 TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "src/forerun/verify/**/*.py": (
         *("tests/verify/test_matching.py", "tests/verify/test_refusals.py"),
@@ -96,7 +96,7 @@ PLANTED: Final[dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Job:
-    """One mistake to plant. `text` is what the record keeps of it."""
+    """One mistake to plant; the record keeps its `text`."""
 
     key: str
     path: str
@@ -106,7 +106,7 @@ class Job:
 
 
 def planted() -> Iterator[Job]:
-    """The mistakes of `planted.json`, found by their text wherever the file is now."""
+    """Yield the mistakes of `planted.json`; they are found by their text, even in a moved file."""
     for one in json.loads((FOLDER / "planted.json").read_text()):
         path = place_of(one)
         before = (ROOT / path).read_text()
@@ -117,7 +117,7 @@ def planted() -> Iterator[Job]:
 
 
 def place_of(one: dict[str, str]) -> str:
-    """Where a planted mistake's old text stands, once: in its file, or where that moved to."""
+    """Return the file that has a planted mistake's old text exactly once: its own, or another."""
     named = ROOT / one["file"]
     for files in ([named], sorted((ROOT / "src").rglob("*.py"))):
         holding = [f for f in files if f.exists() and f.read_text().count(one["old"]) == 1]
@@ -146,12 +146,12 @@ def mutants() -> list[Job]:
 
 
 def sampled(jobs: Sequence[Job], num: int, seed: int) -> list[Job]:
-    """By the hash of each, so that a change to one file leaves the sample of the others alone."""
+    """Sample by hashes, so that a change to one file does not change the sample of the others."""
     return sorted(jobs, key=lambda job: key_of(str(seed), job.key))[:num]
 
 
 def key_of(*parts: str) -> str:
-    """Changes with the code of the file: a record says nothing about code that is no more."""
+    """Return a key that changes with the file's code, so that old results are not reused."""
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
 
 
@@ -170,7 +170,7 @@ def relevant_tests(path: str) -> tuple[str, ...]:
 
 
 def measured(copy: Copy, jobs: Sequence[Job]) -> dict[tuple[str, ...], float]:
-    """Seconds that each list of tests takes when nothing is planted; all of them must pass."""
+    """Return the seconds of each list of tests without a mistake; all of them must pass."""
     seconds = {}
     for tests in sorted({job.tests for job in jobs}):
         missing = [test for test in tests if not (ROOT / test.split("::")[0]).exists()]
@@ -193,7 +193,7 @@ def waited(copy: Copy) -> Outcome:
 
 
 def run(jobs: Sequence[Job], record: dict[str, Any], file: Path, num_workers: int) -> None:
-    """Every job that the record does not know, a few at a time."""
+    """Run every job that is not in the record, `num_workers` at a time."""
     todo = [job for job in jobs if job.key not in record]
     print(f"{len(jobs)} mistakes, {len(jobs) - len(todo)} of them done before", flush=True)
     if not todo:
@@ -233,7 +233,7 @@ def note(record: dict[str, Any], file: Path, job: Job, outcome: Outcome, count: 
 
 
 def write(file: Path, record: dict[str, Any]) -> None:
-    """Whole or not at all."""
+    """Write the record whole or not at all."""
     ordered = sorted(record.items(), key=lambda item: (item[1]["path"], item[1].get("line", 0)))
     rows = ",\n".join(f"{json.dumps(key)}: {json.dumps(one)}" for key, one in ordered)
     partial = file.with_suffix(".partial")

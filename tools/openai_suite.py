@@ -1,11 +1,11 @@
-"""The test suite of OpenAI's own Python client, against our server: make openai-suite
+"""Run the test suite of OpenAI's Python client against our server: make openai-suite
 
     .venv/bin/python tools/openai_suite.py [folder] [--json bench/records/openai-suite.json]
 
-The tests of the client's version that is installed here come with its source distribution. The
-folder (build/openai-suite by default) receives them and an environment for them. They were written
-for a mock that answers everything, so those of routes and fields that we do not have fail. Each
-failure must be explained by a line of `EXPLAINED`; one that is not makes the exit code 1.
+The tests come with the source distribution of the installed client version. The folder
+(build/openai-suite by default) receives them and an environment for them. They were written for a
+mock that answers everything, so those of routes and fields that we do not have fail. Each failure
+must be explained by a line of `EXPLAINED`; one that is not makes the exit code 1.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from forerun.bench.records.record import write_json
 from forerun.cli.bench.record_head import record_head
 
 MODEL: Final = "smollm2-135m"
-KEY: Final = "My API Key"  # what the suite sends
-NAMES: Final = ("gpt-6-astra", "gpt-3.5-turbo-instruct")  # what the suite calls its models
+KEY: Final = "My API Key"  # that the suite sends
+NAMES: Final = ("gpt-6-astra", "gpt-3.5-turbo-instruct")  # of models in the suite
 PARTS: Final = ("test_models.py", "test_completions.py", "chat", "test_responses.py", "responses")
 NEEDS: Final = ("pytest", "pytest-asyncio", "rich", "aiohttp", "httpx-aiohttp")
 _START_SECONDS: Final = 120
 
 _STORED = "an answer by an id that nobody was given: a server that stores answers says 404, too"
-# What a failure says, and why it is no defect. The first that fits counts.
+# Patterns of failures, and why they are not defects; the first match counts.
 EXPLAINED: Final = (
     (r"there is nothing at /v1/responses/compact;", "no compaction of conversations"),
     (r"there is nothing at /v1/(responses|chat/completions)/", _STORED),
@@ -56,11 +56,11 @@ EXPLAINED: Final = (
 
 
 class SuiteFailed(Exception):
-    """One sentence that says what to do."""
+    """The suite could not run; the message says what to do."""
 
 
 def prepare(folder: Path, client: str) -> tuple[Path, Path]:
-    """(the interpreter that runs the suite, the folder with `tests`)."""
+    """Return the interpreter that runs the suite, and the folder with `tests`."""
     source, python = folder / f"openai-{client}", folder / "venv" / "bin" / "python"
     if not (source / "tests").is_dir():
         print(f"fetching the source of openai {client}", flush=True)
@@ -82,7 +82,7 @@ def _run(*command: str) -> None:
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """Short answers, and the names and the key that the suite uses."""
+    """Run a server with short answers, and the names and the key that the suite uses."""
     names = [part for name in NAMES for part in ("--served-model-name", name)]
     options = ["--port", "0", "--api-key", KEY, "--max-answer-tokens", "16", "--no-access-log"]
     command = [sys.executable, "-m", "forerun", "serve", MODEL, *options, *names]
@@ -110,7 +110,7 @@ def _is_ready(address: str) -> bool:
 
 
 def run_suite(python: Path, source: Path, address: str) -> dict[str, str | None]:
-    """What each test said: None for one that passed."""
+    """Return the message of each test; None if it passed."""
     report = source.parent / "report.xml"
     tests = [f"tests/api_resources/{part}" for part in PARTS]
     options = ["-q", "--tb=line", "-o", "addopts=", "-p", "no:cacheprovider", "--no-summary"]

@@ -1,7 +1,7 @@
-"""Cells for the controller: recorded costs, crossed with texts that are steady or out to trick it.
+"""Cells for the controller: recorded costs, crossed with steady and with adversarial texts.
 
-Constants of the controller were chosen on texts of seed `TUNING`; what is recorded and tested
-comes from seed `HELD_OUT`.
+The controller's constants were chosen on texts of seed `TUNING`; records and tests use seed
+`HELD_OUT`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _hidden_state(enter: float, leave: float, inside: float, outside: float) -> 
 
 
 def _now_and_then(rng: random.Random, num: int) -> Text:
-    """A drafter that is silent on most positions and nearly always right on the others."""
+    """A drafter that guesses nothing at most positions and is nearly always right elsewhere."""
     speaks = _hidden_state(0.05, 0.1, 1.0, 0.0)(rng, num)
     return [rng.random() < 0.95 if spoken else None for spoken in speaks]
 
@@ -118,7 +118,7 @@ def world(
 
 
 def calibration_sizes(max_num_tokens: int) -> tuple[int, ...]:
-    """Sizes to measure where a pass holds up to `max_num_tokens`: dense at first, then doubling."""
+    """Return pass sizes to measure, up to `max_num_tokens`: dense at first, then doubling."""
     sizes = [size for size in _SIZES if size < max_num_tokens]
     while sizes and 2 * sizes[-1] < max_num_tokens:
         sizes.append(2 * sizes[-1])
@@ -126,7 +126,7 @@ def calibration_sizes(max_num_tokens: int) -> tuple[int, ...]:
 
 
 def controller_for(world: World) -> Controller:
-    """Calibrated on the same clock that it will run on."""
+    """Return a controller that is calibrated on the clock that it will run on."""
     clock = random.Random(99)
     sizes = calibration_sizes(world.num_slots * (1 + MAX_DEPTH))
     target = PassCost.calibrate(lambda n: world.pass_costs(n) * world.noise(clock), sizes)
@@ -135,7 +135,7 @@ def controller_for(world: World) -> Controller:
 
 
 def draft_cost(measure: Callable[[int], float], num_repeats: int = 5) -> DraftCost:
-    """`measure(depth)` asks a drafter once, for one request, and returns the seconds."""
+    """Return a drafter's cost; `measure(depth)` asks it once, for one request, for seconds."""
     measure(MAX_DEPTH)
     turns = [(measure(1), measure(MAX_DEPTH)) for _ in range(num_repeats)]
     shallow, deep = (median(column) for column in zip(*turns, strict=True))
@@ -149,7 +149,7 @@ def _measure(cost: float, world: World, clock: random.Random) -> Callable[[int],
 
 @dataclass(frozen=True)
 class Figures:
-    """What the controller earned in one cell."""
+    """The controller's results in one cell, as ratios of rates."""
 
     to_plain: float
     to_best: float  # of all fixed depths of all drafters
@@ -174,7 +174,7 @@ _FIXED: Final[dict[tuple[int, int, int], list[Run]]] = {}
 
 
 def _fixed_runs(drafter: SimulatedDrafter, world: World) -> list[Run]:
-    """Every fixed depth on this drafter's texts, from 0 up: run once, priced for every machine."""
+    """Run every fixed depth, from 0 on, on this drafter's texts once, for all machines' prices."""
     key = (id(drafter.outcomes), world.num_slots, world.num_tokens)
     if key not in _FIXED:
         alone = replace(world, drafters=[drafter])
@@ -186,7 +186,7 @@ def _fixed_runs(drafter: SimulatedDrafter, world: World) -> list[Run]:
 
 @dataclass(frozen=True)
 class Cell:
-    """A machine, a drafter's cost and a text, or a mix of texts in a batch."""
+    """A machine, a drafter's cost, and a text, or a mix of texts for a batch."""
 
     curve: str
     draft_cost: float

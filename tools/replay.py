@@ -1,10 +1,10 @@
-"""Answers that a model gave, once more through suffix lookup and controller.
+"""Replay recorded answers through suffix lookup and the controller.
 
-Greedy texts do not depend on what was guessed, so they can be recorded once; what guessing earns on
-them follows from the costs of passes. Everything that decides is real, only the clock is simulated:
-a quick and repeatable stand-in for `forerun bench` when a rule changes.
+Greedy texts do not depend on the guesses, so they can be recorded once; what speculation gains on
+them follows from the costs of passes. All decisions are made by the real code, and only the clock
+is simulated: a quick and repeatable stand-in for `forerun bench` when a rule changes.
 
-python tools/replay.py write    # asks SmolLM2 for the texts: minutes
+python tools/replay.py write    # generates the texts with SmolLM2: minutes
 python tools/replay.py table
 """
 
@@ -40,22 +40,22 @@ _CLASSES: Final = tuple(name for name in FREE_FORM if name != "long")
 _NUM_TEXTS: Final = 20
 _DEPTH: Final = 16
 _GREEDY: Final = SamplingParams(temperature=0, max_tokens=64)
-_CALIBRATED: Final = (1, 2, 4, 8, 16)  # sizes that an engine times at start
+_CALIBRATED: Final = (1, 2, 4, 8, 16)  # pass sizes that an engine times at start
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Two cores: seconds of passes by size, and of a step beside its pass, timed by hand."""
+    """Two cores: seconds of passes by size, and of the rest of a step, timed by hand."""
 
     name: str
     passes: Mapping[int, float]
-    rest: float  # of a plain engine
+    rest: float  # of a step of a plain engine
     not_looked: float  # what speculation adds to a round without a look
-    glanced: float  # to one in which a glance shows that no drafter has a guess
-    silent: float  # to one in which asking does
-    weighed: float  # to one whose guesses were weighed
-    verified: float  # if they were made
-    shown: float  # of a look, by the step's clock
+    glanced: float  # to a round in which a glance shows that no drafter has a guess
+    silent: float  # to a round in which asking the drafters shows that
+    weighed: float  # to a round whose guesses were weighed
+    verified: float  # if guesses were verified
+    shown: float  # seconds of a look on the step's clock
 
     def looked(self, reason: Reason, *, was_asked: bool) -> float:
         if reason is Reason.NOT_LOOKED:
@@ -70,7 +70,7 @@ def _recorded(name: str) -> dict[int, float]:
     return {int(size): row["median_s"] for size, row in passes.items()}
 
 
-# Passes as they were between rounds of chat, maths and stories; in a row they are faster.
+# Passes as timed between rounds of chat, maths and stories; passes in a row are faster.
 _XEON_PASSES: Final = {1: 2.9, 2: 3.8, 3: 4.9, 4: 5.55, 5: 6.6, 6: 7.7, 8: 10.2, 16: 20.0}
 XEON: Final = Machine(
     "Xeon, 8-bit activations",
@@ -93,7 +93,7 @@ class Text(NamedTuple):
 
 @dataclass
 class Answer:
-    """What speculation looks at of a request."""
+    """A request as speculation sees it."""
 
     id: int
     prompt: tuple[int, ...]
@@ -116,7 +116,7 @@ class Answer:
 
 
 class _Clock:
-    """Shows what a look takes: it is read before and after, and around the drafter's answer."""
+    """Shows the seconds of a look; it is read before, after, and around the drafter's answer."""
 
     def __init__(self, look_seconds: float) -> None:
         self._now, self._tick = 0.0, look_seconds / 3
@@ -138,7 +138,7 @@ def recorded_texts() -> dict[str, list[Text]]:
 def ratios(
     texts: Mapping[str, Sequence[Text]], machine: Machine = NEOVERSE
 ) -> dict[str, list[float]]:
-    """Plain decoding's time ÷ speculation's, for every answer; classes alternate."""
+    """Return plain decoding's time ÷ speculation's for every answer; classes alternate."""
     true_costs = PassCost(machine.passes.items())
     known = Costs(PassCost((size, true_costs.seconds(size)) for size in _CALIBRATED))
     drafters = GuardedDrafters({"suffix": SuffixLookup()}, vocab_size=1 << 17)
@@ -154,7 +154,7 @@ def ratios(
 def _seconds(
     speculation: Speculation, number: int, text: Text, costs: PassCost, machine: Machine
 ) -> float:
-    """From the first token to the last."""
+    """Return the seconds from the first token to the last."""
     num_tokens = len(text.prompt) + len(text.output)
     request = Answer(number, text.prompt, list(text.output[:1]), num_tokens)
     clock, seconds = _Clock(machine.shown), 0.0
@@ -182,7 +182,7 @@ def _seconds(
 
 
 def _verdict(proposal: Proposal, rest: Sequence[int]) -> Verdict:
-    """A chain is judged by the text that was to come."""
+    """Judge a chain by the recorded continuation."""
     pairs = zip(proposal.tokens, rest, strict=False)
     num_held = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(proposal), len(rest)))
     return Verdict(tuple(range(num_held)), tuple(rest[: num_held + 1]), None)
@@ -193,7 +193,7 @@ def geometric_mean_of_means(found: Mapping[str, Sequence[float]]) -> float:
 
 
 def geometric_mean(found: Mapping[str, Sequence[float]], kind: Kind) -> float:
-    """Of the medians of a kind's classes."""
+    """Return the geometric mean of the medians of a kind's classes."""
     logs = [math.log(median(rows)) for name, rows in found.items() if KINDS[name] is kind]
     return math.exp(sum(logs) / len(logs))
 

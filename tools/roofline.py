@@ -1,7 +1,7 @@
-"""When a pass waits for memory: arithmetic intensity and the weight-streaming floor.
+"""When a pass is memory-bound: arithmetic intensity and the weight-streaming floor.
 
-A weight-only picture: KV reads, activations and launches come on top, so these are floors to
-compare a measurement with, never a forecast.
+Only weights count: KV reads, activations and launches come on top. So these are lower bounds to
+compare measurements with, not forecasts.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from forerun.theory.ranges import check_count, check_positive
 
 
 def arithmetic_intensity(num_tokens: int, bytes_per_weight: float) -> float:
-    """Operations per byte of weights: each weight read serves one multiply-add per token."""
+    """Return operations per byte of weights: each weight serves one multiply-add per token."""
     operations_per_weight = 2 * check_count(num_tokens, "the number of tokens")
     return operations_per_weight / check_positive(bytes_per_weight, "bytes per weight")
 
 
 def weight_read_seconds(weight_bytes: float, bytes_per_second: float) -> float:
-    """The least time of a pass that reads every weight once."""
+    """Return the least time of a pass that reads every weight once."""
     size = check_positive(weight_bytes, "the weights' size")
     return size / check_positive(bytes_per_second, "the memory bandwidth")
 
@@ -24,7 +24,7 @@ def weight_read_seconds(weight_bytes: float, bytes_per_second: float) -> float:
 def free_tokens(
     operations_per_second: float, bytes_per_second: float, bytes_per_weight: float
 ) -> float:
-    """Tokens one pass can carry before arithmetic takes longer than reading the weights."""
+    """Return how many tokens a pass can have before arithmetic takes longer than the weights."""
     operations = check_positive(operations_per_second, "the arithmetic rate")
     bandwidth = check_positive(bytes_per_second, "the memory bandwidth")
     return operations / bandwidth / arithmetic_intensity(1, bytes_per_weight)

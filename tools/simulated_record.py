@@ -19,7 +19,7 @@ from typing import Any, Final
 from forerun.cli.bench.record_head import commit_of, versions
 from recorded_worlds import HELD_OUT, Cell, every_cell, figures
 
-TO_PLAIN: Final = 0.98  # what every cell is asked for
+TO_PLAIN: Final = 0.98  # the aims of every cell
 TO_BEST: Final = 0.95
 _NUM_PROCESSES: Final = 2
 
@@ -37,14 +37,14 @@ def is_missed(row: Row) -> bool:
 
 
 def measure(cells: Sequence[Cell]) -> Iterator[Row]:
-    """Clean, then noisy."""
+    """Yield the rows of all cells, without noise and then with it."""
     with ProcessPoolExecutor(_NUM_PROCESSES) as pool:
         for is_noisy in (False, True):
             yield from pool.map(partial(measured, is_noisy=is_noisy), cells, chunksize=25)
 
 
 def write(path: Path) -> None:
-    commit = commit_of(Path(__file__).parent)  # as of the code that runs
+    commit = commit_of(Path(__file__).parent)  # of the running code
     rows = list(measure(list(every_cell())))
     record = {
         "commit": commit,
@@ -59,7 +59,7 @@ def write(path: Path) -> None:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """As docs/controller.md shows it: smallest / median."""
+    """Return the table of docs/controller.md: smallest / median."""
     lines = [
         "| | cells | to plain | to the best fixed depth | missed |",
         "|---|---|---|---|---|",

@@ -1,7 +1,7 @@
-"""A round on a simulated clock: recorded costs, given acceptance, any policy.
+"""Rounds on a simulated clock, with recorded costs, given acceptance and any policy.
 
-A text is a row of outcomes: whether a guess for position t holds. Every policy meets the same
-outcomes, so two of them differ only by what they chose.
+A text is a row of outcomes: whether a guess for position t is accepted. Every policy meets the same
+outcomes, so that two policies differ only by their choices.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MISS = 1 << 40  # a guess that is never the token of its position
 
 @dataclass(frozen=True)
 class SimulatedDrafter:
-    """`outcomes[slot][t]`: a guess for position t of this slot's text holds (True), misses
+    """`outcomes[slot][t]`: a guess for position t of this slot's text is accepted (True), misses
     (False), or is not made (None). A level costs `cost` plain passes."""
 
     name: str
@@ -32,11 +32,11 @@ class SimulatedDrafter:
 
     @property
     def picks(self) -> bool:
-        """Whether it picks: a lookup does; a draft model is asked when it is to guess."""
+        """Whether the drafter picks: a lookup does; a draft model is asked only when it guesses."""
         return self.cost == 0
 
     def guesses(self, slot: int, position: int, depth: int) -> list[int]:
-        """The chain from `position` on; the true token of a position is its number."""
+        """Return the chain from `position` on; the true token of a position is its number."""
         text = self.outcomes[slot]
         chain = []
         for t in range(position, position + depth):
@@ -49,10 +49,10 @@ class SimulatedDrafter:
 
 @dataclass(frozen=True)
 class World:
-    """`pass_costs(n)`: a pass over n tokens, in plain passes.
+    """`pass_costs(n)` is the cost of a pass over n tokens, in plain passes.
 
-    `noise` multiplies what policies hear of costs, not what they are charged: luck with the
-    clock is no merit, being misled by it is a fault.
+    `noise` multiplies the costs that policies observe, not those that they are charged: a policy
+    gains nothing by luck with the clock, but loses if the clock misleads it.
     """
 
     pass_costs: Callable[[int], float]
@@ -60,7 +60,7 @@ class World:
     max_depth: int
     num_slots: int = 1
     num_tokens: int = 1500  # per slot, on average
-    answer_len: int = 256  # then the slot takes a new request
+    answer_len: int = 256  # tokens; then the slot takes a new request
     noise: Callable[[random.Random], float] = lambda _: 1.0
     seed: int = 0
 
@@ -70,24 +70,24 @@ class World:
 
 @dataclass
 class Slot:
-    """A place in the batch and the request that has it."""
+    """A slot of the batch and its request."""
 
     idx: int
     request: int
     answer_len: int
     position: int = 0
-    num_emitted: int = 0  # by this request
+    num_emitted: int = 0  # by the current request
 
     @property
     def num_left(self) -> int:
         return self.answer_len - self.num_emitted
 
 
-Asked: TypeAlias = tuple[str | None, int]  # the drafter that a policy wants for a slot; how deep
+Asked: TypeAlias = tuple[str | None, int]  # the drafter for a slot, and the depth
 
 
 class Policy(Protocol):
-    """Plans rounds, and hears what came of them."""
+    """Plans rounds, and is told their results."""
 
     def plan(self, slots: Sequence[Slot]) -> list[Asked]: ...
 
@@ -100,7 +100,7 @@ class Policy(Protocol):
 
 @dataclass
 class Run:
-    """What a run came to."""
+    """The totals of a run."""
 
     num_emitted: int = 0
     seconds: float = 0.0
@@ -115,7 +115,7 @@ class Run:
         return self.num_emitted / self.seconds
 
     def rate_at(self, pass_costs: Callable[[int], float], draft_cost: float) -> float:
-        """The rate of the same rounds at other costs: a fixed policy makes the same ones."""
+        """Return the rate of the same rounds at other costs: a fixed policy makes the same ones."""
         passes = sum(num * pass_costs(size) for size, num in self.pass_sizes.items())
         levels = sum(num * pass_costs(size) for size, num in self.level_sizes.items())
         return self.num_emitted / (passes + draft_cost * levels)
@@ -156,7 +156,7 @@ def _draft(
     run: Run,
     times: StepTimes,
 ) -> list[list[int]]:
-    """Each drafter answers all its requests at once; a level is a pass over its nodes."""
+    """Let each drafter answer all its requests at once; a level is a pass over its nodes."""
     chains: list[list[int]] = [[] for _ in slots]
     for drafter in world.drafters:
         mine = [i for i, (name, depth) in enumerate(asked) if name == drafter.name and depth]
@@ -173,7 +173,7 @@ def _draft(
 
 
 def level_sizes(chains: Sequence[Sequence[int]]) -> list[int]:
-    """How many chains reach each level."""
+    """Return how many chains reach each level."""
     most = max(map(len, chains))
     return [sum(len(chain) > level for chain in chains) for level in range(most)]
 
@@ -189,7 +189,7 @@ def _commit(policy: Policy, slot: Slot, chain: Sequence[int]) -> int:
 
 
 class FixedDepth:
-    """The same drafter and depth for everyone, always; depth 0 is plain decoding."""
+    """The same drafter and depth for every slot and round; depth 0 is plain decoding."""
 
     def __init__(self, drafter: str, depth: int) -> None:
         self._asked = (drafter if depth else None), depth
@@ -205,7 +205,7 @@ class FixedDepth:
 
 
 class Controlled:
-    """The controller as `Speculation` drives it; every round is looked at."""
+    """The controller as `Speculation` drives it, with a look in every round."""
 
     def __init__(self, controller: Controller, world: World) -> None:
         self._controller = controller

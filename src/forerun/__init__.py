@@ -53,8 +53,8 @@ __version__ = VERSION
 
 
 def __getattr__(name: str) -> Any:
-    """What needs numpy, or the engine, is loaded when it is first asked for: `forerun --help` is
-    quick, and the command can take care of signals before it imports anything heavy."""
+    """Import what needs numpy or the engine on first use, so that `forerun --help` is quick, and
+    the command installs its signal handlers before it imports anything heavy."""
     if name in __all__:
         from forerun import types
 

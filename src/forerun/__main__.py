@@ -1,4 +1,4 @@
-"""`python -m forerun` is the command `forerun`."""
+"""`python -m forerun`: the same as the command `forerun`."""
 
 from forerun.command import main
 

@@ -1,7 +1,7 @@
 """The command `forerun`, from before the first import to the last line of output.
 
-Imports take most of a second, in which ^C would be a traceback; so this file imports next to
-nothing, and what the command is made of comes when signals are taken care of.
+Imports take most of a second, in which ^C would print a traceback. So this file imports next to
+nothing, and the rest of the command is imported once signals are handled.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from typing import Final, NoReturn
 from forerun.errors import NO_MEMORY, is_lack_of_memory
 from forerun.interrupts import when_safe
 
-_LEAST_ADDRESS_SPACE: Final = 2**28  # below it, numpy's libraries end the process themselves
-_MANY_OBJECTS: Final = 200_000  # new ones, before garbage is looked for among them
+_LEAST_ADDRESS_SPACE: Final = 2**28  # with less, numpy's libraries end the process themselves
+_MANY_OBJECTS: Final = 200_000  # new objects between two garbage collections
 _MISUSE: Final = 2
 _INTERRUPTED: Final = 128 + int(signal.SIGINT)
 _TERMINATED: Final = 128 + int(signal.SIGTERM)
 
 
 def main() -> None:
-    # What a start makes is there to stay, and to look through it again and again takes 0.2 s.
+    # The objects of a start live on, and collecting garbage among them repeatedly takes 0.2 s.
     gc.set_threshold(_MANY_OBJECTS)
     with ends_by_signals():
         _load()()
 
 
 def _load() -> Callable[[], None]:
-    """What the command is made of, or a sentence where there is too little memory for it."""
+    """Import the command; print a sentence and exit if there is too little memory for that."""
     limit = _address_space()
     try:
         if limit is not None and limit < _LEAST_ADDRESS_SPACE:
@@ -43,7 +43,7 @@ def _load() -> Callable[[], None]:
     except KeyboardInterrupt:
         if limit is None:
             raise
-        _refuse()  # OpenBLAS interrupts its own process where it gets no memory for its threads
+        _refuse()  # OpenBLAS interrupts its own process if it gets no memory for its threads
     except Exception as error:
         if not is_lack_of_memory(error):
             raise
@@ -52,8 +52,8 @@ def _load() -> Callable[[], None]:
 
 
 def _import_numpy() -> None:
-    """Without the thread for each core that its BLAS starts: nothing here is multiplied by it, and
-    their memory is what a small limit lacks. Libraries that come later choose for themselves."""
+    """Import numpy with a single BLAS thread: nothing here uses BLAS, and a thread for each core
+    takes memory that a small limit lacks. Libraries that are imported later are not affected."""
     threads = "OPENBLAS_NUM_THREADS"
     before = os.environ.get(threads)
     os.environ[threads] = before or "1"
@@ -64,7 +64,7 @@ def _import_numpy() -> None:
 
 
 def _address_space() -> int | None:
-    """What `ulimit -v` allows this process; None where there is no limit."""
+    """Return the bytes that `ulimit -v` allows this process; None if there is no limit."""
     try:
         import resource
     except ImportError:  # Windows
@@ -80,12 +80,12 @@ def _refuse() -> NoReturn:
 
 @contextmanager
 def ends_by_signals() -> Iterator[None]:
-    """^C and SIGTERM end the process as shells expect it, in silence, with what is under way
-    cleaned up: exit codes 130 and 143.
+    """End the process on ^C and SIGTERM as shells expect: silently, with exit codes 130 and 143,
+    after what is under way has been cleaned up.
 
-    What a parent wants ignored stays ignored, ^C by a handler that does nothing: sections that
-    hold signals back put themselves in its place. Afterwards only the interpreter is left to end,
-    and another signal does that at once.
+    A signal that the parent process ignores stays ignored; for ^C that takes a handler that does
+    nothing, which sections that hold signals back can replace. After the block only the interpreter
+    is left to exit, so another signal ends it at once.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, _ignore)
@@ -106,4 +106,4 @@ def _terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:
-    """As the parent wants it."""
+    """Do nothing: the parent process ignores this signal."""

@@ -1,8 +1,8 @@
-"""What an engine is built with: every option once, with its type, its default and its meaning.
+"""The options of an engine: each of them once, with its type, its default and its meaning.
 
-`LLM` takes these as its keywords, the command line and the server make their options of those that
-have a sentence. Nothing heavy is imported here, since help should appear at once; annotations are
-evaluated, since options are made of them.
+`LLM` takes them as keywords; the command line and the server make their options from those with a
+help text, and from their annotations, which are therefore evaluated. Nothing heavy is imported
+here, so that help appears at once.
 """
 
 import functools
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from forerun.speculation.config import SpeculativeConfig
 
 KERNEL_SETS: Final = ("auto", "cpu", "cuda", "reference")
-# Of options that are names: those that are known, the kernels' own too, which are heavy to import.
+# The valid names of options that are names. The kernels know some, but are heavy to import.
 KNOWN_NAMES: Final = {
     "kv_cache_dtype": ("auto", "float16", "float32"),
     "kv_cache_backend": ("paged", "slotted"),
@@ -34,7 +34,7 @@ KNOWN_NAMES: Final = {
     "reasoning_parser": (None, "qwen3", "deepseek_r1", "mistral", "none"),
 }
 DEFAULT_ACTIVATIONS: Final = "int8"
-Progress = Callable[[str, int, int], None]  # what, how many of how many; 0 of 0: nobody knows
+Progress = Callable[[str, int, int], None]  # what, how many of how many; 0 of 0: unknown
 
 
 def _auto() -> "SpeculativeConfig":
@@ -46,24 +46,26 @@ def _auto() -> "SpeculativeConfig":
 @known_keywords
 @dataclass(frozen=True)
 class EngineConfig:
-    """`model` is a GGUF file, a Hugging Face directory, or the name of a pulled model;
-    `speculative_config=None` is plain decoding. `chat_template` is the text of a jinja2 template,
-    or the path of its file; where that does not tell, `tool_call_parser` is how the model writes
-    calls of tools ("hermes", "llama3_json", "mistral"), and `reasoning_parser` how it marks what it
-    reasons ("qwen3", "deepseek_r1", "mistral"; "none" leaves that in the answer). `cache_dir` is
-    where pulled models and compiled code are kept.
+    """The options of an engine, which are the keywords of `LLM`.
 
-    `kernels` may also be a kernel set. `device` auto is the GPU where torch sees one, and there
-    `dtype` is "bfloat16", "float16" or "float32" (docs/gpu.md). `quantization` ("int8", "int4")
-    packs float weights on load, and on a GPU "int8" packs any; `activations` meet packed weights as
-    8 bits ("int8", the default) or, closer to float32 and slower, as 16 ("int16";
-    docs/cpu-kernels.md). `progress` hears what is being compiled or packed, and how far it is.
+    `model` is a GGUF file, a Hugging Face directory, or the name of a pulled model.
+    `speculative_config=None` is plain decoding. `chat_template` is the text or the file of a jinja2
+    template. If the template does not tell, `tool_call_parser` says how the model writes tool calls
+    ("hermes", "llama3_json", "mistral"), and `reasoning_parser` how it marks its reasoning
+    ("qwen3", "deepseek_r1", "mistral"; "none" leaves the reasoning in the answer). `cache_dir`
+    holds pulled models and compiled code.
 
-    `kv_cache_memory` (bytes, or like "512MB") is never exceeded by the caches of target and draft
-    models together; without it there is room for `max_num_seqs` texts of `max_model_len` tokens.
-    `kv_cache_backend` is "paged", or "slotted": a whole row for each request. On the processor
-    `kv_cache_dtype` "auto" is "float16" where the target's weights are packed and meet 8 bits of
-    each activation, else "float32"; drafts have the target's.
+    `kernels` is a name or a kernel set. `device="auto"` is the GPU if torch sees one; there `dtype`
+    is "bfloat16", "float16" or "float32" (docs/gpu.md). `quantization` ("int8", "int4") packs float
+    weights on load, and on a GPU "int8" packs any. `activations` are multiplied with packed weights
+    as 8 bits ("int8", the default) or, closer to float32 and slower, as 16 ("int16";
+    docs/cpu-kernels.md). `progress` is called with what is being compiled or packed, and how far.
+
+    `kv_cache_memory` (bytes, or like "512MB") bounds the caches of target and draft models
+    together; by default there is room for `max_num_seqs` texts of `max_model_len` tokens.
+    `kv_cache_backend` is "paged", or "slotted": one long slot for each request. On the processor,
+    `kv_cache_dtype="auto"` is "float16" if the target's weights are packed and activations have 8
+    bits, else "float32"; draft models use the target's.
     """
 
     model: str | Path
@@ -71,40 +73,54 @@ class EngineConfig:
     speculative_config: "SpeculativeConfig | Mapping[str, Any] | None" = field(
         default_factory=_auto
     )
-    max_model_len: int | None = option(None, "Context to reserve; the model's by default.")
-    max_num_seqs: int = option(8, "Requests that run at once.")
+    max_model_len: int | None = option(None, "Context length to reserve. Default: the model's.")
+    max_num_seqs: int = option(8, "Maximum concurrent requests.")
     kv_cache_memory: int | str | None = option(
-        None, "For the caches of target and drafts, like 512MB."
+        None,
+        "Limit of the KV caches of target and draft models, like 512MB. Default: what "
+        "requests of full length need.",
     )
     kv_cache_dtype: str = option(
-        "auto", "On the processor: float16 (auto where weights are packed) or float32."
+        "auto",
+        "KV cache on the CPU: float16, float32, or auto (float16 with packed weights and "
+        "int8 activations).",
     )
-    kv_cache_backend: str = option("paged", "paged, or slotted: a row for each request.")
-    chat_template: str | None = option(None, "A jinja2 file in place of the model's own.")
+    kv_cache_backend: str = option(
+        "paged", "KV cache: paged, or slotted (each request reserves its whole context)."
+    )
+    chat_template: str | None = option(
+        None, "File with a Jinja chat template to use in place of the model's own."
+    )
     tool_call_parser: str | None = option(
-        None, "How the model writes tool calls: hermes, llama3_json or mistral."
+        None,
+        "Format of the model's tool calls: hermes, llama3_json or mistral. Default: from "
+        "the chat template.",
     )
     reasoning_parser: str | None = option(
-        None, "How the model marks its reasoning: qwen3, deepseek_r1, mistral, or none."
+        None,
+        "Format of the model's reasoning: qwen3, deepseek_r1 or mistral; none leaves it "
+        "in the answer. Default: from the chat template.",
     )
-    kernels: str | Kernels = option("auto", "auto, cpu, cuda or reference.")
-    device: str = option("auto", "auto, cpu or cuda.")
-    dtype: str = option("auto", "On a GPU: bfloat16 (auto), float16 or float32.")
+    kernels: str | Kernels = option("auto", "Kernel set: auto, cpu, cuda or reference.")
+    device: str = option("auto", "Device: auto (a GPU if torch sees one), cpu or cuda.")
+    dtype: str = option("auto", "Data type on a GPU: bfloat16 (auto), float16 or float32.")
     num_threads: int | None = option(
         None,
-        "Cores to use; by default all that are allowed, in a container up to its limit.",
+        "CPU threads. Default: all usable cores, up to a container's limit.",
         "--threads",
     )
-    quantization: str | None = option(None, "Pack weights on load: int8, or int4 on the processor.")
+    quantization: str | None = option(None, "Quantize weights on load: int8, or int4 (CPU only).")
     activations: str | None = option(
-        None, "int8 (the default) or int16: closer to float32, slower."
+        None,
+        "Activations with packed weights on the CPU: int8 (default) or int16 (closer to "
+        "float32, slower).",
     )
     instruction_set: str | None = None
     cache_dir: str | Path | None = None
     progress: Progress | None = None
 
     def __post_init__(self) -> None:
-        """What can be said before the model is there."""
+        """Check what can be checked before the model is loaded."""
         require(isinstance(self.model, str | Path), "model", self.model, "a name or a path")
         good = isinstance(self.kernels, str) or hasattr(self.kernels, "load_matrix")
         require(good, "kernels", self.kernels, "a name or a kernel set")
@@ -130,14 +146,14 @@ class EngineConfig:
 
     @property
     def speculation(self) -> "SpeculativeConfig | None":
-        """`speculative_config`, checked."""
+        """`speculative_config` as a checked `SpeculativeConfig`; None: plain decoding."""
         from forerun.speculation.config import SpeculativeConfig
 
         return SpeculativeConfig.of(self.speculative_config)
 
     @property
     def cpu_options(self) -> dict[str, Any]:
-        """What the cpu kernels alone take, where something is asked of them."""
+        """The options that only the cpu kernels take, as far as they are set."""
         names = ("num_threads", "quantization", "activations", "kv_cache_dtype", "instruction_set")
         asked = {name: getattr(self, name) for name in names}
         return {name: value for name, value in asked.items() if value not in (None, "auto")}
@@ -151,7 +167,7 @@ Made = TypeVar("Made")
 def configured_by(
     config: Callable[Keywords, Config],
 ) -> Callable[[Callable[[Made, Config], None]], Callable[Concatenate[Made, Keywords], None]]:
-    """For an `__init__` that is written for a `config` and called with its keywords."""
+    """Decorate an `__init__` that takes a `config`, so that it is called with its keywords."""
 
     def decorate(
         init: Callable[[Made, Config], None],

@@ -1,4 +1,4 @@
-"""What a user can do wrong, by name. Each message is one sentence that says what to do."""
+"""Named errors. Each message is one sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 
 class ForerunError(Exception):
-    """The base of every error that a user can cause and mend."""
+    """The base class of every error that Forerun raises for a user to handle."""
 
 
 class InvalidOption(ForerunError, ValueError):
@@ -21,25 +21,25 @@ class UnknownKeyword(InvalidOption, TypeError):
 
 
 class UnusableDrafter(InvalidOption):
-    """A request names a drafter that is not here, or that has nothing to guess from for it."""
+    """A request names a drafter that the engine lacks, or gives it nothing to guess from."""
 
 
 class NothingAllowed(InvalidOption):
-    """An option leaves no token that might come."""
+    """The options leave no token that may come next."""
 
 
 class InvalidToolChoice(InvalidOption):
-    """What is to be called is not among the tools, or is said in no known way."""
+    """`tool_choice` names a tool that is not among `tools`, or has an unknown form."""
 
 
 class InvalidGrammar(InvalidOption):
-    """What an answer must look like is not understood, or takes too long to follow."""
+    """A schema, expression or grammar is not understood, or takes too long to follow."""
 
     reason = ""
 
     @classmethod
     def because(cls, what: str, complaint: str) -> Self:
-        """With the line of what llguidance said that tells why; others show where."""
+        """Build the error from llguidance's `complaint`, of which one line says what is wrong."""
         if "NoExtension" in complaint:
             complaint = "there is no text in the model's vocabulary that fits it"
         why = [line for line in complaint.splitlines() if line.startswith("error: ")]
@@ -50,7 +50,7 @@ class InvalidGrammar(InvalidOption):
 
 
 class GrammarTooMuch(InvalidGrammar):
-    """It takes more time, or memory, than an answer may."""
+    """Following the grammar takes more time or memory than an answer may."""
 
 
 class InvalidDistribution(ForerunError, ValueError):
@@ -102,7 +102,7 @@ class RequestTooLarge(ForerunError, ValueError):
 
 
 class RequestFailed(ForerunError, RuntimeError):
-    """One request could not go on; its cause is attached, and others never noticed.
+    """One request could not go on; its cause is attached, and other requests are not affected.
 
     From `LLM.generate`, `outputs` has the answer to each prompt, None where one failed.
     """
@@ -111,11 +111,11 @@ class RequestFailed(ForerunError, RuntimeError):
 
 
 class DeviceFailed(ForerunError, RuntimeError):
-    """A GPU could not run a pass: it has no memory left, or it failed."""
+    """A GPU could not run a pass: it is out of memory, or has failed."""
 
 
 class EngineOverloaded(ForerunError, RuntimeError):
-    """As many requests wait as may wait; come back later."""
+    """As many requests wait already as may wait; try again later."""
 
 
 class EngineClosed(ForerunError, RuntimeError):
@@ -131,9 +131,9 @@ class CannotCompile(ForerunError, RuntimeError):
 
     @classmethod
     def because(cls, what: str, error: Exception) -> CannotCompile:
-        """With the first line of what Numba said; it says a lot, or nothing."""
+        """Build the error with the first line of Numba's message, which may be long or empty."""
         reason = first_line(str(error)).rstrip(".") or type(error).__name__
-        # A setting of Numba's own that it does not take is a ValueError.
+        # Numba raises a ValueError for an invalid setting of its own.
         settings = "mend the NUMBA_ variables, " if isinstance(error, ValueError) else ""
         return cls(
             f"Numba cannot {what} ({reason}); {settings}reinstall numba, or use the reference "
@@ -142,7 +142,7 @@ class CannotCompile(ForerunError, RuntimeError):
 
 
 class ProofCutShort(ForerunError, RuntimeError):
-    """A process of a proof ended before its part did."""
+    """A worker process of a proof ended before its part was finished."""
 
 
 class NoDevice(ForerunError, RuntimeError):
@@ -160,7 +160,8 @@ NO_MEMORY: Final = "there is too little memory for this; free some, or take a sm
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
-    """Python says it by name; the loader of libraries, the threads and torch in their words."""
+    """Whether `error` means that there is too little memory: Python has a type for that; the
+    dynamic linker, threading and torch only say so in their messages."""
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return True
     signs = (
@@ -174,12 +175,12 @@ def is_lack_of_memory(error: BaseException) -> bool:
 
 
 def first_line(text: str) -> str:
-    """Of what others say, which may go on with a traceback."""
+    """Return the first line of another library's message, which may go on with a traceback."""
     return next(iter(text.strip().splitlines()), "")
 
 
 def unknown_name(kind: str, name: str, valid: Iterable[str]) -> InvalidOption:
-    """The error for a name nobody knows, pointing at the nearest one that exists."""
+    """Return the error for an unknown name; it suggests the nearest valid one."""
     names = sorted(map(str, valid))
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.65)
     hint = f"did you mean {near[0]!r}?" if near else f"valid: {', '.join(names)}."

@@ -1,4 +1,4 @@
-"""Whole files, in and out: no file is read without end, waited for, or left half written."""
+"""Reading and writing whole files: no read is unbounded or blocks, no file is left half written."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
-    """All of a regular file of at most `limit` bytes; `OSError` says why not.
+    """Read a regular file of at most `limit` bytes; raise an `OSError` that says why not.
 
-    A pipe may never end or never begin, and a device is no file, so both are refused.
+    Pipes and devices are rejected, since reading them may block or never end.
     """
     try:
         _check_regular(os.stat(path).st_mode)
         fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    except ValueError:  # a NUL, or half of a surrogate pair
+    except ValueError:  # the name has a NUL, or half of a surrogate pair
         raise OSError(errno.EINVAL, "no file can have such a name") from None
     with open(fd, "rb") as file:
         _check_regular(os.fstat(fd).st_mode)  # it may have been replaced since
@@ -36,15 +36,15 @@ def read_bytes(path: Path, limit: int) -> bytes:
 
 
 def read_text(path: Path, limit: int) -> str:
-    """As `read_bytes`, decoded; `UnicodeDecodeError` where it is not UTF-8."""
+    """Read a text file as `read_bytes` does; raise `UnicodeDecodeError` if it is not UTF-8."""
     return read_bytes(path, limit).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def write_whole(path: Path, data: str | bytes) -> None:
-    """In one step: a reader, or a run that is interrupted, never sees half a file.
+    """Write a file atomically: no reader sees half of it, and no interrupted run leaves half.
 
-    Text gets a newline at its end. A device or a pipe that is there already (/dev/stdout) is
-    written to, never replaced.
+    Text gets a newline at its end. An existing device or pipe (/dev/stdout) is written to, never
+    replaced.
     """
     whole = data if isinstance(data, bytes) else f"{data}\n".encode(errors="replace")
     try:
@@ -84,7 +84,7 @@ def _is_special(path: Path) -> bool:
 
 
 def _write_into(path: Path, data: bytes) -> None:
-    """Without waiting for somebody to open the other end of a pipe."""
+    """Write to a device or a pipe; fail, rather than wait, if no process reads from the pipe."""
     fd = os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))
     with open(fd, "wb") as file:
         os.set_blocking(fd, True)

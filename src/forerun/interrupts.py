@@ -1,17 +1,17 @@
-"""^C waits while something is under way that must not be left half done.
+"""Holding back ^C while something is under way that must not be left half done.
 
-Python runs the handlers of signals on the main thread, between any two of its instructions, and
-one that raises (^C: KeyboardInterrupt; an alarm: whatever its owner wants) leaves what it hit as it
-was at that instruction.
+Python runs signal handlers on the main thread, between any two bytecode instructions. One that
+raises (^C: KeyboardInterrupt; an alarm: any exception) leaves the state as it was at that
+instruction.
 
-    with Uninterrupted():     what arrives is noted …
-        safe_point()          … and comes here, where stopping is as good as going on,
-    …                         or here, from the handler that was there before
+    with Uninterrupted():     a signal that arrives is noted …
+        safe_point()          … and handled here, where stopping is as good as going on,
+    …                         or here, after the section, by the handler that was there before
 """
 
 from __future__ import annotations
 
-# What `signal` wraps: that looks every handler up among its names, which takes ten times as long.
+# The module that `signal` wraps: `signal` turns each handler into an enum, ten times as slow.
 import _signal  # type: ignore[import-not-found]
 from collections import deque
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any, Final, Self, TypeGuard
 
-# Those whose handlers raise, in programs that have such: ^C, time that is up, an end, a child's.
+# Signals for which programs may have handlers that raise: interrupts, ends, timers, children.
 _NAMES: Final = (
     *("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"),
     *("SIGALRM", "SIGVTALRM", "SIGPROF", "SIGXCPU", "SIGCHLD", "SIGIO"),
@@ -33,14 +33,13 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 class Uninterrupted:
-    """A section that ^C does not interrupt, nor another signal whose handler may raise. It is as
-    short as can be: at most a step.
+    """A section that neither ^C nor another signal with a handler in Python interrupts.
 
-    On other threads, and inside another section, there is nothing to do. A signal that is ignored,
-    ends the process, or is handled by C is left alone: none of these raises.
+    Keep it short: at most a step. On other threads, and inside another section, it does nothing.
+    Signals that are ignored, end the process, or are handled in C are left alone: none raises.
 
     Nothing is raised between the change of a handler and the section, at either end: this handler
-    is there before the section begins, and the other one is back when it is over.
+    is in place before the section begins, and the previous one is back once it is over.
     """
 
     __slots__ = ("_noted", "_previous", "is_on")
@@ -59,7 +58,7 @@ class Uninterrupted:
                         self._previous[number] = handler
                         self.is_on = True
                         _set_handler(number, self)
-            except BaseException:  # from a handler that was not changed yet
+            except BaseException:  # raised by a handler that was not replaced yet
                 self.__exit__()
                 raise
         return self
@@ -72,10 +71,10 @@ class Uninterrupted:
                 self.deliver()
 
     def _restore(self) -> None:
-        """Every handler, also where one that is back already raises."""
+        """Restore every handler, also if one that is already restored raises."""
         try:
             for number, handler in self._previous.items():
-                if _handler_of(number) is self:  # else somebody else set one: that one stays
+                if _handler_of(number) is self:  # a handler set in the meantime stays
                     _set_handler(number, handler)
             self.is_on = False
         except BaseException:
@@ -83,8 +82,8 @@ class Uninterrupted:
             raise
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """The handler: one note for each signal. Who found it during a section may put it back
-        behind that."""
+        """Handle a signal: note it, or pass it on if the section is over and other code has
+        restored this handler that it found during the section."""
         previous = self._previous[number]
         if self.is_on:
             self.note(partial(previous, number, frame))
@@ -95,7 +94,7 @@ class Uninterrupted:
         self._noted.append(call)
 
     def deliver(self) -> None:
-        """What was noted, in order, also behind one that raises."""
+        """Handle all noted signals in order, also those after one whose handler raises."""
         while self._noted:
             try:
                 self._noted.popleft()()
@@ -105,14 +104,14 @@ class Uninterrupted:
 
 
 def safe_point() -> None:
-    """What a section holds back comes now. Only for loading: a step has no such place."""
+    """Handle the signals that the section under way holds back. For loading; steps have none."""
     holder = _holder()
     if holder is not None and current_thread() is main_thread():
         holder.deliver()
 
 
 def when_safe(call: Callable[[], Any]) -> None:
-    """Now, or when the section under way is over: for the handler of another signal that raises."""
+    """Make `call` now, or after the section under way: for a signal handler that may raise."""
     holder = _holder()
     if holder is None:
         call()

@@ -1,4 +1,4 @@
-"""What an option may hold; a value that it may not raises `InvalidOption` and says what it may."""
+"""Checks of option values; each raises `InvalidOption` with what is allowed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def is_whole(value: object) -> bool:
-    """A whole number, numpy's included; true and false are not."""
+    """Whether `value` is an integer, numpy's included; booleans are not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def is_finite(value: Any) -> bool:
-    """A number that a float can hold; true and false are not."""
+    """Whether `value` is a number that a float can hold; booleans are not."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return False
     try:
@@ -33,7 +33,7 @@ def is_finite(value: Any) -> bool:
 
 
 def is_unicode(text: str) -> bool:
-    """Half of a surrogate pair is no character; bytes that are no text arrive as such halves."""
+    """Whether `text` has no lone surrogates, which is how Python decodes bytes that are no text."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -42,13 +42,13 @@ def is_unicode(text: str) -> bool:
 
 
 def require(good: bool, name: str, value: object, rule: str) -> None:
-    """`rule` says what is allowed: "in (0, 1]", "a whole number"."""
+    """Raise unless `good`; `rule` says what is allowed: "in (0, 1]", "a whole number"."""
     if not good:
         raise InvalidOption(f"{name}={value!r} is not allowed; it must be {rule}.")
 
 
 def require_known(kind: str, valid: Iterable[str], *names: object) -> None:
-    """Names that somebody knows; the error points at the nearest valid one."""
+    """Raise unless all `names` are valid; the error suggests the nearest valid one."""
     valid = list(valid)
     for name in names:
         if name not in valid:
@@ -56,14 +56,14 @@ def require_known(kind: str, valid: Iterable[str], *names: object) -> None:
 
 
 def require_fields(kind: str, config: type[DataclassInstance], given: Mapping[str, Any]) -> None:
-    """A mapping from names of the fields of a dataclass."""
+    """Raise unless `given` is a mapping whose keys are fields of the dataclass `config`."""
     if not isinstance(given, Mapping):
         raise InvalidOption(f"{kind}s are a mapping from names to values; {given!r} is none.")
     require_known(kind, [field.name for field in fields(config)], *given)
 
 
 def known_keywords(config: type[Config]) -> type[Config]:
-    """For a dataclass: a keyword that it does not take raises and points at the nearest."""
+    """Decorate a dataclass, so that an unknown keyword raises and suggests the nearest field."""
     init, names = config.__init__, {field.name for field in fields(config) if field.init}
 
     @functools.wraps(init)
@@ -78,12 +78,12 @@ def known_keywords(config: type[Config]) -> type[Config]:
 
 
 def require_whole(name: str, value: Any, least: int, *, or_none: bool = False) -> None:
-    """A whole number, `least` or more."""
+    """Raise unless `value` is an integer ≥ `least`, or None if `or_none`."""
     if or_none and value is None:
         return
     require(is_whole(value) and value >= least, name, value, f"a whole number ≥ {least}")
 
 
 def require_real(name: str, value: Any, rule: str, is_allowed: Callable[[float], bool]) -> None:
-    """A finite number that `is_allowed`, as `rule` says it."""
+    """Raise unless `value` is a finite number that `is_allowed`; `rule` says which are."""
     require(is_finite(value) and is_allowed(value), name, value, rule)

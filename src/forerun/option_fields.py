@@ -1,4 +1,4 @@
-"""Fields of a dataclass that a user can set; the command line makes its options from them."""
+"""Dataclass fields from which the command line makes its options."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ Value = TypeVar("Value")
 
 
 def option(default: Value, text: str, *flags: str, metavar: str | None = None) -> Value:
-    """A default and what the option is; `flags` where the command line calls it otherwise."""
+    """Declare a field with a default and a help text; `flags` are its names on the command line,
+    if they differ from the field's."""
     about = {"help": text, "flags": flags, "metavar": metavar}
     found: Any = field(default=default, metadata=about)
     return found  # type: ignore[no-any-return]  # what type checkers see of it is the default

@@ -1,4 +1,4 @@
-"""What 0.1 called the closed forms; they are in `forerun.theory`. Gone with the next version."""
+"""The name that `forerun.theory` had in 0.1, with a warning. The next version drops it."""
 
 import sys
 import warnings

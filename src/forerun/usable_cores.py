@@ -1,5 +1,5 @@
-"""The cores that this process may use, and how much of their time a container allows: Linux's
-control groups, of both versions."""
+"""The cores that this process may use, and how much of their time its container allows, by Linux's
+control groups of both versions."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def num_usable_cores() -> int:
 
 
 def resolved_num_threads(num_threads: int | None) -> int:
-    """The threads to use: by default as many as the cores that this process may use, and no more
-    than its container lets run at once."""
+    """Return the number of threads to use: by default one for each core that this process may use,
+    and no more than its container's quota keeps running."""
     most = num_usable_cores()
     if num_threads is None:
         return cores_at_once(most, cpu_quota())
@@ -36,20 +36,21 @@ def resolved_num_threads(num_threads: int | None) -> int:
 
 
 def cpu_quota(proc: Path = PROC, cgroup: Path = CGROUP) -> float | None:
-    """Cores' worth of time that this process may spend, by its group or one around it; None where
-    none of them limits it."""
+    """Return the CPU time per second that this process may spend, in cores: the smallest limit of
+    its group and those around it; None if there is none."""
     quotas = (_quota(folder) for folder in _folders(proc, cgroup))
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
 def cores_at_once(num_cores: int, quota: float | None) -> int:
-    """How many of its cores a process may keep busy: beyond its quota all of its threads are
-    stopped for a while."""
+    """Return how many cores to keep busy: beyond its quota, all of a process's threads are stopped
+    for a while."""
     return num_cores if quota is None else max(1, min(num_cores, int(quota)))
 
 
 def _folders(proc: Path, cgroup: Path) -> Iterator[Path]:
-    """Of the groups that this process is in, up to the outermost that is shown to it."""
+    """Yield the folders of this process's control groups, and of all groups around them that it
+    can see."""
     yield cgroup
     for line in _text(proc / "self" / "cgroup").splitlines():
         _, controllers, path = (*line.split(":", 2), "", "")[:3]

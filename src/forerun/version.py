@@ -1,3 +1,3 @@
-"""The one place that says which version this is."""
+"""The version of the package, defined only here."""
 
 VERSION = "0.3.0.dev0"

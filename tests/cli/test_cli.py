@@ -159,13 +159,16 @@ def test_plan_refuses_in_one_sentence(args: str, part: str) -> None:
     [
         (
             "generate one two",
-            "no place for 'two'; put the whole prompt in quotes.",
+            "unexpected argument 'two' for forerun generate; put the whole prompt in quotes.",
         ),
         (
             "chat smollm2-135m",
-            "forerun chat has no place for 'smollm2-135m'; to name a model, use",
+            "unexpected argument 'smollm2-135m' for forerun chat; to name a model, use",
         ),
-        ("doctor x y", "has no place for 'x y'; drop it, or see forerun doctor --help."),
+        (
+            "doctor x y",
+            "unexpected argument 'x y' for forerun doctor; drop it, or see forerun doctor --help.",
+        ),
         ("generate hi --bogus", "No such option: --bogus; see forerun generate --help."),
         ("bench show", "Missing argument 'path'; see forerun bench show --help."),
         ("proof --tokens 0", "--tokens 0 is not allowed; give 1 or more."),
@@ -224,7 +227,7 @@ def test_doctor_reports_every_subject() -> None:
     assert findings["numba"]["remedy"] is None
     for extra in ("serve", "gpu", "train", "plot", "bench"):
         finding = findings[f"extra [{extra}]"]
-        assert (finding["found"] == "present") == (finding["remedy"] is None)
+        assert (finding["found"] == "installed") == (finding["remedy"] is None)
     assert run("doctor").exit_code == 0
 
 
@@ -233,9 +236,9 @@ def test_doctor_names_the_command_for_a_missing_extra(monkeypatch: pytest.Monkey
     present = {"starlette", "uvicorn", "llguidance", "matplotlib"}
     monkeypatch.setattr(machine, "is_importable", present.__contains__)
     findings = {item["subject"]: item for item in run_json("doctor")}
-    assert findings["extra [serve]"]["found"] == "without prometheus-client"
+    assert findings["extra [serve]"]["found"] == "missing: prometheus-client"
     assert findings["extra [serve]"]["remedy"] == 'pip install "forerun[serve]"'
-    assert findings["extra [gpu]"]["found"] == "without torch"
+    assert findings["extra [gpu]"]["found"] == "missing: torch"
     assert findings["extra [plot]"]["remedy"] is None
     assert 'pip install "forerun[gpu]"' in run("doctor").stdout
 
@@ -257,8 +260,8 @@ def test_doctor_sees_a_gpu_without_asking_torch(tmp_path: Path) -> None:
     names = machine.gpu_names(tmp_path)
     assert names == ("NVIDIA H200",)
     assert _gpu_finding(names, "torch").remedy == 'pip install "forerun[gpu]"'
-    found = _gpu_finding(names, "torch that knows CUDA")
-    assert found.found.endswith("but no torch that knows CUDA")
+    found = _gpu_finding(names, "torch with CUDA")
+    assert found.found.endswith("but no torch with CUDA")
     assert found.remedy == 'pip install --force-reinstall "forerun[gpu]"'
     assert (_gpu_finding(names, "C compiler").remedy or "").startswith("install gcc")
     assert _gpu_finding(names, None).remedy is None

@@ -409,8 +409,12 @@ def test_plain_rounds_of_another_batch_are_no_comparison() -> None:
 def test_what_decides_stays_small_enough_to_read() -> None:
     folder = Path(inspect.getfile(Controller)).parent
     names = ("acceptance.py", "allocation.py", "controller.py")
-    lines = [line for name in names for line in (folder / name).read_text("utf-8").splitlines()]
-    assert len(lines) <= 450
+    trees = [ast.parse((folder / name).read_text("utf-8")) for name in names]
+    for node in [node for tree in trees for node in ast.walk(tree)]:
+        match node:  # what a docstring takes is no burden
+            case ast.Module() | ast.ClassDef() | ast.FunctionDef() if ast.get_docstring(node):
+                node.body = node.body[1:]
+    assert sum(len(ast.unparse(tree).splitlines()) for tree in trees) <= 325
 
 
 def test_few_value_types_say_how_much_is_guessed() -> None:

@@ -393,7 +393,7 @@ def test_too_little_memory_is_one_sentence(
     failed = CliRunner().invoke(app, ["train", *small, f"--model={target}", f"--out={tmp_path}/h"])
     assert failed.exit_code == 2
     said = " ".join(failed.output.split())
-    assert "there is too little memory to train so; lower --batch-len" in said
+    assert "there is too little memory for this training; lower --batch-len" in said
     assert "Traceback" not in said
 
 

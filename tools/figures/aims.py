@@ -1,7 +1,7 @@
-"""Hold bench/aims.toml against the committed records: python tools/figures/aims.py [--strict]
+"""Check bench/aims.toml against the committed records: python tools/figures/aims.py [--strict]
 
-PASS, FAIL, or OPEN: a pass with fewer pairs than were asked for, or a figure or a record that is
-not there yet. With --strict, exit code 1 if one fails.
+Each aim is PASS, FAIL, or OPEN: passed with fewer pairs than required, or the figure or its record
+does not exist yet. With --strict, the exit code is 1 if one fails.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Aim = Mapping[str, Any]
 @dataclass(frozen=True)
 class Found:
     value: float
-    cells: Sequence[Cell] = ()  # what it was computed from
+    cells: Sequence[Cell] = ()  # from which it was computed
     note: str = ""
 
     @property
@@ -41,7 +41,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`found` is a figure, or why there is none."""
+    """The result for an aim; `found` is a figure, or why there is none."""
 
     word: str
     aim: Aim
@@ -64,7 +64,7 @@ class Verdict:
 
 
 class NotThere(Exception):
-    """The record was made before the figure was measured, or without what it is measured on."""
+    """The record lacks the figure: it is older, or was made without what the figure needs."""
 
 
 def judge(aim: Aim, records: Path) -> Verdict:
@@ -93,7 +93,7 @@ def _figure(aim: Aim, path: Path) -> Found:
     if (figure := gpu_figures.FIGURES.get(aim["figure"])) is not None:
         try:
             return Found(figure(record, aim))
-        except (KeyError, TypeError, StopIteration):  # a part that is null, a shape left out
+        except (KeyError, TypeError, StopIteration):  # a part is null, or a shape is missing
             raise NotThere from None
     if aim["figure"] == "python_share":
         return Found(record["parts"]["Python"]["seconds"] / record["token_s"])
@@ -105,7 +105,7 @@ def _figure(aim: Aim, path: Path) -> Found:
 
 
 def _places(record: Any, *keys: str) -> list[float]:
-    """What stands there; * stands for every key."""
+    """Return the values at a path of keys, in which * matches every key."""
     if not keys:
         return [float(record)]
     if not isinstance(record, Mapping) or (keys[0] != "*" and keys[0] not in record):
@@ -115,7 +115,7 @@ def _places(record: Any, *keys: str) -> list[float]:
 
 
 def _builds(record: Record, found: Found) -> list[str]:
-    """Which builds of a peer the figure is against."""
+    """Return the builds of the peers that the figure compares with."""
     peers = {summary.peer_of(cell): cell.contender for cell in found.cells}
     return [
         summary.peer_label(peer, record.contenders[name])
@@ -167,7 +167,7 @@ def _first_token_over_peer(cells: Sequence[Cell], aim: Aim) -> Found:
 
 
 def _worst(cells: Sequence[Cell], aim: Aim, ratio: Callable[[Cell], Any]) -> Found:
-    """The peer's plain mode beside our plain decoding, in the class where we are worst."""
+    """Compare our plain decoding with the peer's plain mode, in the class where ours is worst."""
     theirs = [c for c in cells if c.contender == f"{aim.get('peer', _PEER)}/plain" and ratio(c)]
     value, workload = min((1 / ratio(cell).median, cell.workload) for cell in theirs)
     return Found(value, theirs, f"in {workload}")

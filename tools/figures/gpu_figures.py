@@ -1,4 +1,4 @@
-"""Figures of a record of `forerun bench gpu`, by their names in bench/aims.toml."""
+"""Figures of a record of `forerun bench gpu`, by name as in bench/aims.toml."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Report = Mapping[str, Any]
 
 
 def device_s(report: Report, shape: str, requests: int = 1, tokens: int = 1) -> float:
-    """The seconds of a pass on the device."""
+    """Return the seconds of a pass on the device."""
     passes = next(found["passes"] for found in report["shapes"] if found["shape"] == shape)
     of_size = {(one["num_requests"], one["num_tokens"]): one["device_s"] for one in passes}
     return float(of_size[requests, tokens])
@@ -20,23 +20,23 @@ def pass_ms(report: Report, aim: Mapping[str, Any]) -> float:
 
 
 def verify_ratio(report: Report, aim: Mapping[str, Any]) -> float:
-    """Six tokens of one request over one."""
+    """Return the time of a pass over six tokens ÷ over one, for one request."""
     return device_s(report, aim["shape"], tokens=6) / device_s(report, aim["shape"])
 
 
 def batch_share(report: Report, aim: Mapping[str, Any]) -> float:
-    """One request's pass over that of 32."""
+    """Return the time of a pass for one request ÷ for 32."""
     return device_s(report, aim["shape"]) / device_s(report, aim["shape"], requests=32)
 
 
 def host_ms(report: Report, aim: Mapping[str, Any]) -> float:
-    """What SmolLM2's rounds take beyond the pass of its shape on the device."""
+    """Return the milliseconds of SmolLM2's rounds beyond the pass of its shape on the device."""
     on_device = device_s(report, "135m", requests=aim["requests"])
     return 1e3 * (float(report["answers"][aim["answer"]]) - on_device)
 
 
 def start_s(report: Report, aim: Mapping[str, Any]) -> float:
-    """From the weights in memory to the first token, in a process of its own."""
+    """Return the seconds from loaded weights to the first token, in a fresh process."""
     start = report["starts"][aim["start"]]
     return float(start["first_token_s"]) - float(start["loaded_s"])
 
@@ -46,8 +46,8 @@ def num_rows_different(report: Report, _aim: Mapping[str, Any]) -> float:
 
 
 def drafted_share(report: Report, _aim: Mapping[str, Any]) -> float:
-    """What a token takes by the passes' times on the device, over what it took, at the depth that
-    is fastest; tokens of a round are those that the spoiled guesses gave."""
+    """Return the time of a token by its passes on the device ÷ the measured time, at the fastest
+    depth, with as many tokens per round as were measured."""
     best = min(report["oracle"]["draft"]["runs"], key=lambda run: float(run["token_s"]))
     depth = best["depth"]
     seconds = device_s(report, "3b", tokens=depth + 1) + depth * device_s(report, "1b")

@@ -1,7 +1,7 @@
 """Write the tables of README.md and docs/measured.md from records: python tools/figures/pages.py
 
-A table stands between `<!-- figures: NAME -->` and `<!-- end of figures -->`; all around it is
-written by hand. A test compares the committed pages with what this writes, so that no table is
+A table stands between `<!-- figures: NAME -->` and `<!-- end of figures -->`; the text around it is
+written by hand. A test compares the committed pages with this tool's output, so that no table is
 older than its records.
 """
 
@@ -20,7 +20,7 @@ _BLOCK: Final = re.compile(rf"(<!-- figures: (.+?) -->)\n.*?{_END}", re.DOTALL)
 
 
 def written(page: Path) -> str:
-    """The page with its tables as the records have them."""
+    """Return the page with its tables made from the records."""
 
     def block(found: re.Match[str]) -> str:
         lines = "\n".join(table(found[2])).strip("\n")

@@ -1,4 +1,4 @@
-"""Tables of the committed records, as Markdown, by the names that pages call them by."""
+"""Markdown tables of the committed records, by the names that pages use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from forerun.bench.records.report import read_any
 from forerun.bench.views.reports import rounds_beside
 
 _RECORDS: Final = BENCH / "records"
-_LEAST: Final = 0.95  # of a lower bound
+_LEAST: Final = 0.95  # the least lower bound that is not a miss
 _NOT_REACHED: Final = "**not reached**"
 
 CLASSES: Final = {
@@ -87,7 +87,7 @@ def _times_plain(cell: Cell | None) -> str:
 
 
 def beside_llamacpp() -> Iterator[str]:
-    """Tokens per second ÷ those of a llama.cpp that was built for the processor."""
+    """Tokens per second, and ÷ those of a llama.cpp that was built for the processor."""
     yield from _head("", "threads", "plain, tokens/s", "÷ llama.cpp", "prompt, tokens/s", "÷")
     for heading, name in BESIDE_LLAMACPP.items():
         for threads, sides in _read(name)["threads"].items():
@@ -97,7 +97,7 @@ def beside_llamacpp() -> Iterator[str]:
 
 
 def briefly_beside_llamacpp() -> Iterator[str]:
-    """Only ratios, and without special cases."""
+    """The same with only ratios, and without special cases."""
     yield from _head("", "threads", "plain decoding", "prompt")
     for heading, name in BESIDE_LLAMACPP.items():
         if heading.count(",") == 1:
@@ -111,14 +111,14 @@ def briefly_beside_llamacpp() -> Iterator[str]:
 
 
 def _speed_beside(sides: Mapping[str, Any], what: str) -> tuple[str, str]:
-    """With the least and the largest ratio of the rounds."""
+    """Return the speed and the ratio, with the smallest and the largest ratio of the rounds."""
     side, (low, high) = sides["int8"][what], rounds_beside(sides, "int8", what)
     ratio = f"{side['ratio']:.2f}× [{low:.2f}, {high:.2f}]"
     return f"{side['tokens_per_second']:,.0f}", ratio
 
 
 def passes() -> Iterator[str]:
-    """What a pass over several tokens costs."""
+    """The cost of passes over several tokens."""
     sizes = ("2", "4", "5", "8", "16")
     yield from _head("", "one token, ms", *(f"{size} tokens" for size in sizes))
     for heading, name in PASSES.items():
@@ -147,7 +147,7 @@ def predictions() -> Iterator[str]:
 
 
 def _interval(found: Mapping[str, float] | None, *, is_missed: bool = False) -> str:
-    """A bound that is missed by less than a hundredth has more digits."""
+    """Return an interval; a bound missed by less than a hundredth gets more digits."""
     if found is None:
         return "–"
     low = f"{found['low']:.2f}"
@@ -169,7 +169,7 @@ def proofs() -> Iterator[str]:
 
 
 def all_aims() -> Iterator[str]:
-    """What is asked for, and what the records have, machine by machine."""
+    """The aims and the figures of the records, machine by machine."""
     verdicts = verdicts_on_all()
     for machine in dict.fromkeys(verdict.aim["on"] for verdict in verdicts):
         yield from ("", f"**{machine}**", "")

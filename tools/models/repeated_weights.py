@@ -1,9 +1,9 @@
-"""A model of the same shape and formats, whose weights are a few blocks over and over.
+"""Make a model of the same shape and formats whose weights are a few blocks, repeated.
 
     python tools/models/repeated_weights.py model.gguf shape.gguf
 
-It takes as long as the model it is made of and packs into some megabytes, so that kernels can be
-measured where the model itself cannot be brought. What it says is nonsense.
+It is as slow as the original model and compresses to some megabytes, so that kernels can be
+measured on machines that the model cannot be copied to. Its output is nonsense.
 """
 
 from __future__ import annotations

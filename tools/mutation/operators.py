@@ -1,4 +1,4 @@
-"""Small mistakes, made one at a time: where in a source each could be, and what it looks like.
+"""Mutation operators: the places of a source that they change, and the changed text.
 
 A mutant replaces one stretch of the source, so that everything else keeps its bytes and lines.
 """
@@ -14,7 +14,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Mutant:
-    """One mistake in one file. `code` is the line as it was."""
+    """One mistake in one file. `code` is the original line."""
 
     path: str
     line: int
@@ -69,12 +69,12 @@ _TWINS: Final = {
 
 
 def mutants_of(path: str, source: str) -> list[Mutant]:
-    """Every mutant of a file, in the order of its text."""
+    """Return every mutant of a file, in the order of its text."""
     return sorted(_Finder(path, source).found(), key=lambda one: (one.start, one.operator, one.new))
 
 
 def fingerprint(source: str) -> str:
-    """The same for sources that differ in comments and docstrings alone."""
+    """Return a hash that ignores comments and docstrings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         match getattr(node, "body", None):
@@ -119,7 +119,7 @@ class _Finder:
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """What runs and is seen: neither types nor imports, nor what an error says."""
+    """Yield the children whose effect tests can see: no types, imports or error messages."""
     match node:
         case ast.Import() | ast.ImportFrom() | ast.Raise() | ast.JoinedStr():
             return
@@ -136,7 +136,7 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
         case ast.Assert():
             yield node.test
         case ast.keyword(arg="strict"):
-            return  # a guard of ours: the lengths are equal
+            return  # a check: the lengths are equal
         case ast.Call(func=ast.Name(id="TypeVar" | "cast")):
             return
         case _:
@@ -167,7 +167,7 @@ def _is_none(value: ast.expr) -> bool:
 
 
 def _negation(node: ast.expr) -> bool:
-    """Whether another operator makes its opposite."""
+    """Whether another operator already negates it."""
     single = isinstance(node, ast.Compare) and len(node.ops) == 1
     return single or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
 

@@ -1,7 +1,7 @@
-"""Tests on a copy of the tree, each run in a process forked from one that has imported the rest.
+"""Run tests on a copy of the tree, each time in a process forked from one with the libraries.
 
-The parent imports what is slow and never changes (numpy, numba, pytest, …) and nothing of ours; a
-child imports ours fresh, from the copy.
+The parent imports the slow libraries (numpy, numba, pytest, …) and nothing of Forerun; each child
+imports Forerun afresh, from the copy.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _SLOW: Final = (
 )
 _COPIED: Final = ("src", "tests", "tools", "docs", "bench", "pyproject.toml", "README.md")
 _PREFIX: Final = "forerun-mutants-"
-_MAX_BYTES: Final = 16 << 30  # of address space: a mistake may ask for any amount
+_MAX_BYTES: Final = 16 << 30  # of address space: a mistake may allocate any amount
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`killer` is the first test that failed; None where all passed."""
+    """`killer` is the first test that failed; None if all passed."""
 
     killer: str | None
     seconds: float
@@ -55,7 +55,7 @@ class Copy:
     """A copy of the tree in a temporary folder; the checkout is never edited."""
 
     def __init__(self, root: Path) -> None:
-        """What git ignores stays behind, but for code that an earlier copy has compiled."""
+        """Copy the tree without compiled code, or, from an earlier copy, with it."""
         self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         ignored = None if root.name.startswith(_PREFIX) else shutil.ignore_patterns("__pycache__")
         for name in _COPIED:
@@ -72,7 +72,7 @@ class Copy:
     def start(
         self, tests: Sequence[str], limit: float, path: str = "", source: bytes = b""
     ) -> None:
-        """Begin the tests, with another source in the place of one file if `path` names it.
+        """Start the tests, with `source` in place of the file `path` if that is given.
 
         They run in the order given, until one fails or `limit` seconds have passed.
         """
@@ -88,7 +88,7 @@ class Copy:
             _run_and_exit(self.folder, tests, self._report, keeps_bytecode=not path)
 
     def poll(self) -> Outcome | None:
-        """What came out, once it is over; then the file is as it was."""
+        """Return the outcome once the tests have ended, with the file restored; None until then."""
         is_over = os.waitpid(self._child, os.WNOHANG)[0] != 0
         seconds = time.monotonic() - self._began
         if not is_over and seconds < self._limit:
@@ -109,7 +109,7 @@ class Copy:
         self._restore()
 
     def _restore(self) -> None:
-        """The old bytes with the old time: compiled code on disk is valid again."""
+        """Restore the old bytes and times, so that compiled code on disk is valid again."""
         if self._changed:
             source, times = self._before
             self._changed.write_bytes(source)
@@ -134,7 +134,7 @@ class _Listener:
 def _run_and_exit(
     folder: Path, tests: Sequence[str], report: Path, *, keeps_bytecode: bool
 ) -> None:
-    """Never returns: this is the child."""
+    """Run the tests in the child; never returns."""
     status = 1
     try:
         os.setsid()
@@ -165,12 +165,12 @@ def _run_and_exit(
 
 
 def _never_shrink() -> str:
-    """A profile: one failing example is enough, and finding the smallest may take minutes."""
+    """Register a profile without shrinking, which may take minutes; return its name."""
     phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
     hypothesis.settings.register_profile("mutants", deadline=None, phases=phases)
     return "mutants"
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether the code under test was the copy's and not an installed one."""
+    """Whether the code under test was that of the copy, not an installed one."""
     return str(folder) in str(sys.modules["forerun"].__file__)

@@ -1,4 +1,4 @@
-"""The page that says which mistakes our tests see."""
+"""The page docs/mutants.md: which mistakes the tests catch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ The tool writes this page.
 def written_table(
     record: dict[str, Any], reasons: list[dict[str, str]], num_possible: int, seed: int
 ) -> tuple[str, bool]:
-    """The page, and whether enough die and all that live are explained."""
+    """Return the page, and whether enough mutants die and all survivors are explained."""
     by_hand = [one for one in record.values() if one["operator"] == "planted"]
     mutants = [one for one in record.values() if one["operator"] != "planted"]
     page = _HEAD + "## What was seen\n\n" + _summary(by_hand, mutants, num_possible, seed)
@@ -79,7 +79,7 @@ def _summary(
 
 
 def _reason(one: dict[str, Any], reasons: list[dict[str, str]]) -> str | None:
-    """Found by what the line says, not by where it stands."""
+    """Return the reason for a survivor, found by its code and not by its line."""
     for reason in reasons:
         if one["operator"] == "planted":
             if reason.get("name") == one["name"]:

@@ -1,6 +1,6 @@
-"""Small random models of every family, and what the transformers library computes with them.
+"""Golden files: small random models of every family, with the logits of the transformers library.
 
-    python tools/oracle/families.py write tests/golden/families     make the golden files anew
+    python tools/oracle/families.py write tests/golden/families     make the golden files
     python tools/oracle/families.py compare tests/golden/families   check them against transformers
 
 Each folder is an ordinary Hugging Face directory plus `parity.npz`: tokens [T], logits [T, V].
@@ -35,7 +35,7 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }
-# Contexts are short, so stretched frequencies and windows are set where 48 tokens reach them.
+# Contexts are short, so frequency scaling and windows are set to take effect within 48 tokens.
 FAMILIES: dict[str, dict[str, Any]] = {
     "llama2": {"model_type": "llama", "num_key_value_heads": 4},
     "llama3.1": {"model_type": "llama", "rope_parameters": LLAMA3},
@@ -62,7 +62,7 @@ TOLERANCE = 1e-5
 
 
 def build(name: str) -> Any:
-    """A model whose weights come from numpy, so that no version of torch changes them."""
+    """Build a model with weights from numpy, which no version of torch changes."""
     options = {**SHAPE, **FAMILIES[name]}
     config = AutoConfig.for_model(options.pop("model_type"), **options)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
@@ -76,7 +76,7 @@ def build(name: str) -> Any:
 
 
 def draw(rng: np.random.Generator, key: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Norms around one, everything else so large that every switch shows in the logits."""
+    """Draw weights: norms around one, others so large that every option affects the logits."""
     if "norm" in key:
         return rng.uniform(0.5, 1.5, shape).astype(np.float32)
     return (rng.standard_normal(shape) * (1.5 / np.sqrt(shape[-1]))).astype(np.float32)
@@ -96,12 +96,12 @@ def save(name: str, model: Any, folder: Path) -> None:
     (folder / "generation_config.json").unlink(missing_ok=True)
     config = folder / "config.json"
     values = json.loads(config.read_text())
-    values.pop("transformers_version", None)  # so that only what matters shows in a diff
+    values.pop("transformers_version", None)  # keeps diffs to what matters
     config.write_text(json.dumps(values, indent=1, sort_keys=True) + "\n")
 
 
 def compare(name: str, folder: Path) -> None:
-    """The golden logits are what transformers computes today from the golden weights."""
+    """Check that transformers still computes the golden logits from the golden weights."""
     golden = np.load(folder / "parity.npz")
     model = AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager"

@@ -1,10 +1,10 @@
-"""SmolLM2 from its GGUF file: what the transformers library answers, token for token.
+"""Golden answers: the tokens of the transformers library with SmolLM2's GGUF file.
 
     python tools/oracle/smollm2.py write tests/golden/smollm2.json     ask transformers
     python tools/oracle/smollm2.py compare tests/golden/smollm2.json   run Forerun on all prompts
 
 Prompts go through the model's chat template; answers are greedy, 64 tokens. `margin` is the
-smallest gap between the two best logits on the way: how near the text came to a tie.
+smallest gap between the two best logits along the answer: how near it came to a tie.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def ask_transformers(path: Path, prompts: list[list[int]]) -> list[dict[str, Any
 
 
 def greedy(torch: Any, model: Any, prompt: list[int]) -> dict[str, Any]:
-    """64 tokens by argmax, past the end of the answer: an EOS is a token like any other here."""
+    """Generate 64 tokens by argmax; an EOS is a token like any other here."""
     answer: list[int] = []
     margin = float("inf")
     fed, cache = torch.tensor([prompt]), None
@@ -64,10 +64,10 @@ def greedy(torch: Any, model: Any, prompt: list[int]) -> dict[str, Any]:
 
 
 def first_difference(model: LlamaModel, case: dict[str, Any]) -> int | None:
-    """Where Forerun's greedy choice leaves the golden answer.
+    """Return where Forerun's greedy choice first differs from the golden answer, if it does.
 
-    One pass over prompt and answer: as long as every choice so far agreed, token i's context is
-    what decoding would have had.
+    One pass over prompt and answer suffices: as long as all choices before token i agree, its
+    context is that of decoding.
     """
     tokens = (*case["prompt"], *case["answer"][:-1])
     first = len(case["prompt"]) - 1

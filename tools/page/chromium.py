@@ -1,4 +1,4 @@
-"""A headless Chromium for the page's tests and pictures: Debian's, driven through playwright."""
+"""A headless Chromium for the page's tests and pictures, driven through playwright."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def path() -> str | None:
 
 
 def missing() -> str | None:
-    """Why there is no browser, or None."""
+    """Return why there is no browser; None if there is one."""
     if find_spec("playwright") is None:
         return "playwright is not installed; `make test-page` installs it"
     if path() is None:
@@ -28,7 +28,7 @@ def missing() -> str | None:
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """playwright's Browser, closed afterwards."""
+    """Launch playwright's Browser; it is closed afterwards."""
     from playwright.sync_api import sync_playwright
 
     # The sandbox needs rights that containers and root do not have.

@@ -20,7 +20,7 @@ _PHONE: Final = {
     "has_touch": True,
 }
 _PROMPT: Final = "[data-idea^='Write a Python class']"
-# What comes out must not depend on the day.
+# Settings that make the pictures reproducible.
 _SETTINGS: Final = {"temperature": "0", "max-tokens": "230"}
 
 
@@ -81,7 +81,7 @@ def answered(page: Any) -> None:
 
 
 def look(page: Any) -> None:
-    """At a token that replaced a guess."""
+    """Hover over, or tap, a visible token that replaced a guess."""
     tokens = page.locator(".answer .t.accepted + .t.recovered")
     places = tokens.evaluate_all("(all) => all.map((e) => e.getBoundingClientRect())")
     width, height = page.viewport_size["width"], page.viewport_size["height"]
@@ -95,10 +95,10 @@ def look(page: Any) -> None:
 
 
 def take(page: Any, name: str) -> None:
-    page.wait_for_timeout(400)  # until what moves has come to rest
+    page.wait_for_timeout(400)  # until animations have ended
     path = FOLDER / f"{name}.png"
     page.screenshot(path=path)
-    with Image.open(path) as picture:  # a third of the size, and nothing that a reader would see
+    with Image.open(path) as picture:  # a third of the size, without a visible difference
         picture.convert("RGB").quantize(192, dither=Image.Dither.NONE).save(path, optimize=True)
 
 

@@ -1,1 +1,1 @@
-"""Questions of many kinds, to train heads on: `python -m tools.prompts`."""
+"""Prompts of many kinds, to train heads on: `python -m tools.prompts`."""

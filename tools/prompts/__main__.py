@@ -1,4 +1,4 @@
-"""Write questions as JSON lines with `turns`, the kinds in turn, no question twice.
+"""Write prompts as JSON lines with `turns`, the kinds in turn, without duplicates.
 
 python -m tools.prompts --sources FOLDER --out prompts.jsonl --num 24000
 forerun train --prompts prompts.jsonl …

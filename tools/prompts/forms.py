@@ -1,4 +1,4 @@
-"""How people ask, and words to fill it with: of each kind a list, in forms.json."""
+"""The lists of forms.json: forms of prompts by kind, and words to fill them with."""
 
 from __future__ import annotations
 

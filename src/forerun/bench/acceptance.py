@@ -1,4 +1,4 @@
-"""Tokens a pass (τ) over questions of a file, class by class, as the engine serves them."""
+"""Tokens per pass (τ) over a file of questions, class by class, as the engine serves them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from forerun.errors import InvalidOption
 from forerun.files import MAX_TEXT_BYTES, read_text
 from forerun.types import SamplingParams
 
-# Spec-Bench (Xia et al. 2024) takes MT-bench's classes as one.
+# Spec-Bench (Xia et al. 2024) treats MT-bench's classes as one.
 _MT_BENCH: Final = frozenset(
     ("writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities")
 )
@@ -26,7 +26,7 @@ class Question:
 
 
 def read_questions(path: Path) -> list[Question]:
-    """JSON lines with `category` and `turns`, as Spec-Bench has them."""
+    """Read JSON lines with `category` and `turns`, as in Spec-Bench."""
     try:
         rows = [json.loads(line) for line in read_text(path, MAX_TEXT_BYTES).splitlines() if line]
         found = [Question(str(row["category"]), tuple(map(str, row["turns"]))) for row in rows]
@@ -40,7 +40,7 @@ def read_questions(path: Path) -> list[Question]:
 
 
 def by_class(questions: Sequence[Question], num: int | None) -> dict[str, list[Question]]:
-    """The first `num` of each class, in the order of the file."""
+    """Return the first `num` questions of each class, in the order of the file."""
     found: dict[str, list[Question]] = {}
     for question in questions:
         found.setdefault(question.category, []).append(question)
@@ -50,7 +50,7 @@ def by_class(questions: Sequence[Question], num: int | None) -> dict[str, list[Q
 def tokens_a_pass(
     llm: LLM, classes: dict[str, list[Question]], params: Sequence[SamplingParams]
 ) -> Iterator[dict[str, Any]]:
-    """A row for each class and each of `params`: all turns, each from an empty cache."""
+    """Yield a row per class and per item of `params`, over all turns; each turn starts uncached."""
     for options in params:
         for category, questions in classes.items():
             stats = [each for answers in _answers(llm, questions, options) for each in answers]
@@ -70,7 +70,7 @@ def tokens_a_pass(
 def _answers(
     llm: LLM, questions: Sequence[Question], params: SamplingParams
 ) -> Iterator[list[dict[str, Any]]]:
-    """Stats of the answers to all first turns, to all second turns …"""
+    """Yield the stats of the answers to all first turns, then to all second turns, and so on."""
     talks: list[list[dict[str, str]]] = [[] for _ in questions]
     for turn in range(max(len(question.turns) for question in questions)):
         going = [idx for idx, question in enumerate(questions) if turn < len(question.turns)]

@@ -1,5 +1,5 @@
-"""Requests in flight, measured: together against alone, with guesses against without, and against
-a peer's server."""
+"""Measure concurrent requests: together against one by one, with speculation against without, and
+against a peer's server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OURS: Final = "forerun"
 def mixed_prompts(
     classes: Sequence[str], num: int, seed: int, tokenizer: Tokenizer
 ) -> list[list[int]]:
-    """`num` prompts, of all classes in turn."""
+    """Return `num` prompts, taken from the classes in turn."""
     workloads = build_workloads(classes, -(-num // len(classes)), seed)
     columns = zip(*(workload.prompts for workload in workloads), strict=True)
     mixed = itertools.chain.from_iterable(columns)
@@ -42,7 +42,7 @@ class Answered:
 
 
 def answer_together(llm: LLM, prompts: Prompts, params: SamplingParams, clock: Clock) -> Answered:
-    """Wall clock of all answers, from an empty cache: nobody profits from an earlier run."""
+    """Time all answers by wall clock, from an empty prefix cache."""
     llm.reset_prefix_cache()
     began = clock()
     answers = llm.generate([list(prompt) for prompt in prompts], params)
@@ -52,7 +52,7 @@ def answer_together(llm: LLM, prompts: Prompts, params: SamplingParams, clock: C
 
 @dataclass(frozen=True)
 class Round:
-    """K requests together, and the same K one after the other."""
+    """K concurrent requests, and the same K one after the other."""
 
     num_prompt_tokens: int
     together_s: float
@@ -67,8 +67,8 @@ class Round:
 def measure_together(
     llm: LLM, rounds: Sequence[Prompts], params: SamplingParams, clock: Clock, seed: int
 ) -> Iterator[Round]:
-    """What sharing passes saves. Each round has prompts of its own; which way comes first is
-    drawn."""
+    """Measure what sharing passes saves: each round has its own prompts, and runs them together and
+    one by one in random order."""
     random = Random(seed)
     for prompts in rounds:
         groups: list[Prompts] = [[prompt] for prompt in prompts]
@@ -94,7 +94,7 @@ def together_record(rounds: Sequence[Round], seed: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Pair:
-    """The same prompts both ways; a ratio above 1 says that speculation was faster."""
+    """The same prompts with speculation and without; a ratio above 1: speculation was faster."""
 
     num_in_flight: int
     num_tokens: int
@@ -114,7 +114,7 @@ def measure_load(
     clock: Clock,
     random: Random,
 ) -> Iterator[Pair]:
-    """With guesses and without, each list of prompts before the next, in an order drawn anew."""
+    """Answer each list of prompts with speculation and without, in random order."""
     for prompts in pairs:
         order = random.sample((PLAIN, DEFAULT), 2)
         found = {name: answer_together(llms[name], prompts, params, clock) for name in order}
@@ -124,7 +124,7 @@ def measure_load(
 
 
 def load_record(pairs: Sequence[Pair], seed: int) -> dict[str, Any]:
-    """Ratios by the number of requests in flight."""
+    """Return the record, with ratios by number of concurrent requests."""
     ratios: dict[int, list[float]] = {}
     for pair in pairs:
         ratios.setdefault(pair.num_in_flight, []).append(pair.ratio)
@@ -136,7 +136,7 @@ def load_record(pairs: Sequence[Pair], seed: int) -> dict[str, Any]:
 
 
 class Server(Protocol):
-    """A peer that runs as many requests at once as we do."""
+    """A peer that runs as many concurrent requests as Forerun does."""
 
     @property
     def name(self) -> str: ...
@@ -144,18 +144,18 @@ class Server(Protocol):
     def answer_all(
         self, prompts: Prompts, num_tokens: Sequence[int]
     ) -> tuple[float, Sequence[Sequence[int]]]:
-        """Seconds, and the tokens of each."""
+        """Return the seconds for all answers, and the tokens of each."""
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """`seconds` and `num_tokens` by name; ours is `forerun`."""
+    """`seconds` and `num_tokens` by contender; Forerun is `forerun`."""
 
     seconds: dict[str, float]
     num_tokens: dict[str, int]
 
     def ratio(self, name: str) -> float:
-        """Our tokens per second over theirs."""
+        """Return Forerun's tokens per second ÷ the server's."""
         theirs = self.num_tokens[name] / self.seconds[name]
         return self.num_tokens[OURS] / self.seconds[OURS] / theirs
 
@@ -169,9 +169,9 @@ def measure_offline(
     clock: Clock,
     seed: int,
 ) -> Iterator[Repeat]:
-    """All prompts by everyone, again and again, in an order drawn anew each time.
+    """In each repeat let Forerun and every server answer all prompts, in random order.
 
-    A peer is asked for as many tokens as we give; an answer that nobody times says how many.
+    The servers are asked for as many tokens as Forerun generates, which an untimed run counts.
     """
     random = Random(seed)
     counts = [len(tokens) for tokens in answer_together(llm, prompts, params, clock).tokens]

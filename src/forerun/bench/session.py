@@ -1,4 +1,4 @@
-"""One bench from the first warm-up to the record; what was measured is never lost."""
+"""A bench from warm-up to record; an interruption keeps what was measured."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from forerun.bench.records.cells import sum_up
 from forerun.bench.records.record import Record, run_record, write_json
 from forerun.engine import LLM
 
-Progress = Callable[[str], None]  # called before each run with what comes
+Progress = Callable[[str], None]  # called after each run with its name
 
 
 @dataclass
 class Session:
-    """`head` says when, where and with what; `path` receives the record after every pair, so that
-    stopping loses one pair at most."""
+    """A run of the bench; the record is written to `path` after every pair, so that stopping loses
+    one pair at most."""
 
     side: SideBySide
     head: Mapping[str, Any]  # created, commit, machine, versions, model, settings
@@ -31,7 +31,7 @@ class Session:
     divergences: list[Divergence] = field(default_factory=list)
 
     def run(self, llm: LLM, progress: Progress) -> Record:
-        """Measure everything; after ^C, what there is."""
+        """Measure everything, or as much as there is at ^C, and return the record."""
         try:
             for contender in self.side.warm_up():
                 progress(f"warm-up: {contender.name}")
@@ -71,7 +71,7 @@ class Session:
         )
 
     def _find_divergences(self, llm: LLM) -> None:
-        """The first answer of each peer in each class that leaves ours, with its margin."""
+        """Find, per peer and class, the first answer that differs from ours, and its margin."""
         plain = {
             (m.workload, m.pair_idx): before_end(m.run.tokens, self.side.tokenizer.eos_ids)
             for m in self.measurements
@@ -104,7 +104,7 @@ class Session:
 
 
 def costs_as_dict(costs: Mapping[str, Costs]) -> dict[str, Any]:
-    """Pass times once, and c for each contender."""
+    """Return the pass times, which are the same for all, and c of each contender."""
     if not costs:
         return {}
     first = next(iter(costs.values()))

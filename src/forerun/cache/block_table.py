@@ -15,8 +15,10 @@ from forerun.types import IntArray
 def next_slots(
     tables: Iterable[tuple[BlockTable, int] | None],
 ) -> tuple[IntArray | None, ...] | None:
-    """Where the next rows of each go, at least so many, if it has any; None where pages are
-    short."""
+    """Return the slots of the next rows of each (table, number of rows), None for each None.
+
+    Returns None if pages are short.
+    """
     slots = list[IntArray | None]()
     for one in tables:
         found = None if one is None else one[0].next_slots(one[1])
@@ -27,10 +29,10 @@ def next_slots(
 
 
 class RowMover(Protocol):
-    """Whoever owns the K and V rows."""
+    """The owner of the K and V rows."""
 
     def move_rows(self, sources: IntArray, targets: IntArray) -> None:
-        """Copy slot to slot, as if all were read before any is written."""
+        """Copy rows from slot to slot, as if all were read before any is written."""
 
 
 class BlockTable:
@@ -39,14 +41,14 @@ class BlockTable:
         row      0 1 2 3 | 4 5 6 7 | 8 9 . .      length 10, page_size 4
         page       7     |    2    |    5         slot of row 9: 5 · 4 + 1
 
-    A round reserves rows for its span, writes them, and keeps those that were accepted:
+    A round reserves rows for its span, the pass writes them, and commit keeps the accepted ones:
 
         start = table.reserve(len(span))
         …one pass…
         table.keep(start, path)                    or truncate_to(start + num_accepted)
 
-    Pages may be shared with other tables and with the prefix tree. Before a row of a shared page
-    is written, the table gets a copy of the page for itself.
+    Pages may be shared with other tables and with the prefix tree. Before a row of a shared page is
+    written, the table replaces the page by a copy of its own.
     """
 
     def __init__(self, pool: PagePool, mover: RowMover) -> None:
@@ -54,12 +56,12 @@ class BlockTable:
         self._mover = mover
         self._lanes = np.arange(pool.page_size, dtype=np.int64)
         self._pages: list[int] = []
-        # Of all rows of `_pages`, once they are asked for; behind those, of pages that it had.
+        # The slots of all rows of `_pages`, once needed; then those of pages that were given up.
         self._slots: IntArray | None = None
-        self._slot_pages: list[int] = []  # whose slots those are
-        # Both are read in every round, and written here alone.
-        self.length = 0  # rows in use: committed, and reserved for the pass under way
-        self.num_sealed = 0  # that `seal` declared committed: these may enter the prefix tree
+        self._slot_pages: list[int] = []  # the pages of `_slots`
+        # Both are read in every round, and written by this class alone.
+        self.length = 0  # rows in use: committed, or reserved for the pass under way
+        self.num_sealed = 0  # rows that `seal` declared committed: these may be shared
 
     @property
     def pages(self) -> tuple[int, ...]:
@@ -69,7 +71,7 @@ class BlockTable:
         return self._pages[idx]
 
     def num_missing(self, length: int) -> int:
-        """Pages that it would take to reach `length` rows, a copy of a shared one included."""
+        """How many pages it takes to reach `length` rows, with the copy of a shared last page."""
         if length <= self.length:
             return 0
         num = -(-length // self._pool.page_size) - len(self._pages)
@@ -77,16 +79,16 @@ class BlockTable:
 
     @property
     def _is_tail_shared(self) -> bool:
-        """Whether the next row falls into a page that is not this table's alone."""
+        """Whether the next row belongs to a page that this table shares."""
         page_size = self._pool.page_size
         if self.length % page_size == 0:
             return False
         return not self._pool.is_private(self._pages[self.length // page_size])
 
     def reserve(self, num_tokens: int) -> int:
-        """Make room for `num_tokens` more rows; returns the first of them.
+        """Make room for `num_tokens` more rows; return the index of the first.
 
-        Raises `CacheFull` and changes nothing when the pool has too few pages.
+        Raises `CacheFull` and changes nothing if the pool has too few pages.
         """
         assert num_tokens >= 0, num_tokens
         start = self.length
@@ -100,8 +102,8 @@ class BlockTable:
         return start
 
     def next_slots(self, num: int) -> IntArray | None:
-        """Where the next `num` rows go, with pages taken for them, and all that these pages have
-        room for; None where pages are short."""
+        """Take pages for the next `num` rows; return the slots of these rows, and of as many more
+        as the pages have room for. None if pages are short, or the last page is shared."""
         page_size = self._pool.page_size
         num_pages = -(-(self.length + num) // page_size) - len(self._pages)
         if self._is_tail_shared:
@@ -113,7 +115,7 @@ class BlockTable:
         return self._all_slots()[self.length : len(self._pages) * page_size]
 
     def truncate_to(self, length: int) -> None:
-        """Forget the rows from `length` on: frees whole pages past the new end, nothing else."""
+        """Drop the rows from `length` on, and free the whole pages after the new end."""
         assert 0 <= length <= self.length, (length, self.length)
         num_pages = self._pool.pages_for(length)
         if num_pages < len(self._pages):
@@ -123,12 +125,12 @@ class BlockTable:
         self.num_sealed = min(self.num_sealed, length)
 
     def keep(self, start: int, path: Sequence[int]) -> None:
-        """Of the rows from `start` on keep those at offsets `path`, in that order; drop the rest.
+        """Of the rows from `start` on, keep those at offsets `path`, in that order; drop the rest.
 
-        `path` are indices into the span that was written at `start`, from the root down: the
-        last emitted token is 0, node n of its proposal is n + 1.
+        `path` are ascending indices into the span that was written at `start`: the last emitted
+        token is 0, node n of its proposal is n + 1.
         """
-        if path and path[-1] != len(path) - 1:  # they do not lie where they are to stay
+        if path and path[-1] != len(path) - 1:  # some rows have to move
             moves = [(offset, to) for to, offset in enumerate(path) if offset != to]
             assert all(a < b for a, b in pairwise((-1, *path))), path
             assert start + path[-1] < self.length, (start, path)
@@ -138,22 +140,22 @@ class BlockTable:
             slots = self.slots(self.length)
             self._mover.move_rows(slots[sources], slots[targets])
             self.num_sealed = min(self.num_sealed, first)
-        if start + len(path) != self.length:  # else nothing goes, nor does the next row's page
+        if start + len(path) != self.length:  # else all rows stay, and pages taken for later ones
             self.truncate_to(start + len(path))
 
     def seal(self) -> None:
-        """All rows held now are committed."""
+        """Declare all rows committed."""
         self.num_sealed = self.length
 
     def fork(self) -> BlockTable:
-        """Another request with the same rows: pages are shared until one of the two writes."""
+        """Return a table with the same rows, which shares the pages until one of the two writes."""
         twin = BlockTable(self._pool, self._mover)
         twin.adopt(self._pages[: self._pool.pages_for(self.length)], self.length)
         twin.num_sealed = self.num_sealed
         return twin
 
     def adopt(self, pages: Sequence[int], length: int) -> None:
-        """Begin with rows that others hold too."""
+        """Fill an empty table with rows of pages that it shares."""
         assert not self._pages, self._pages
         assert len(pages) == self._pool.pages_for(length), (pages, length)
         self._pool.share(pages)
@@ -162,11 +164,11 @@ class BlockTable:
         self.length = self.num_sealed = length
 
     def unshare_tail(self) -> None:
-        """Get a copy of the last page if others may read it; the next row can then be written."""
+        """Replace the last page by a copy if it is shared, so that its next row can be written."""
         self._make_private(max(0, self.length - 1), self.length)
 
     def swap_page(self, idx: int, page: int) -> None:
-        """Hold another page with the same rows instead, and give up the own one."""
+        """Replace a page by another one that has the same rows."""
         if page != self._pages[idx]:
             self._pool.share([page])
             self._pool.release([self._pages[idx]])
@@ -177,7 +179,7 @@ class BlockTable:
         self.truncate_to(0)
 
     def slots(self, length: int) -> IntArray:
-        """The slots of rows 0 … length-1: not to be written to."""
+        """The slots of rows 0 … length-1; the array must not be written to."""
         assert length <= self.length, (length, self.length)
         return self._all_slots()[:length]
 
@@ -199,14 +201,14 @@ class BlockTable:
         return (firsts + self._lanes).reshape(-1)
 
     def _make_private(self, first_row: int, end_row: int) -> None:
-        """Copies of the shared pages among those of rows first_row … end_row-1."""
+        """Replace the shared pages among those of rows first_row … end_row-1 by copies."""
         page_idxs = range(first_row // self._pool.page_size, self._pool.pages_for(end_row))
         shared = [idx for idx in page_idxs if not self._pool.is_private(self._pages[idx])]
         for idx, page in zip(shared, self._pool.take(len(shared)), strict=True):
             self._copy_page(idx, page)
 
     def _copy_page(self, idx: int, fresh: int) -> None:
-        """Put `fresh` in the place of page `idx`, with its rows."""
+        """Replace page `idx` by the page `fresh`, and copy its rows there."""
         page_size = self._pool.page_size
         num_rows = min(page_size, self.length - idx * page_size)
         lanes = self._lanes[:num_rows]

@@ -1,4 +1,4 @@
-"""How many pages fit into the memory that was given, and how long they are."""
+"""The number of pages that fit into the given memory, and their size."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CacheSize:
 
     @classmethod
     def for_requests(cls, num_requests: int, row_len: int, backend: str = "paged") -> CacheSize:
-        """Room for `num_requests` of `row_len` rows each."""
+        """The size with room for `num_requests` requests of `row_len` rows each."""
         page_size = page_size_of(backend, row_len)
         return cls(num_requests * -(-row_len // page_size), page_size)
 
@@ -34,11 +34,11 @@ class CacheSize:
     def within(
         cls, num_bytes: int, row_bytes: Sequence[int], row_len: int, backend: str = "paged"
     ) -> CacheSize:
-        """The largest that `num_bytes` pay for.
+        """The largest size that fits into `num_bytes`.
 
-        `row_bytes` has one entry for each model whose cache comes out of this memory: target
-        and draft caches get the same number of rows, so that neither waits for the other. Where
-        not even one slot of `row_len` fits, it is as long as the memory allows.
+        `row_bytes` has one entry for each model whose cache comes out of this memory. Target and
+        draft caches get the same number of rows, so that neither waits for the other. If not even
+        one slot of `row_len` rows fits, there is one slot, as long as the memory allows.
         """
         num_rows = max(1, num_bytes // sum(row_bytes))
         page_size = page_size_of(backend, min(row_len, num_rows))
@@ -52,6 +52,6 @@ class CacheSize:
 
 
 def page_size_of(backend: str, row_len: int) -> int:
-    """`row_len`: the most rows that one request may need, guesses included."""
+    """Return the rows of one page; `row_len` is the most that a request needs, with guesses."""
     require_known("kv_cache_backend", BACKENDS, backend)
     return PAGE_SIZE if backend == "paged" else row_len

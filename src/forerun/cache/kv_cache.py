@@ -1,4 +1,4 @@
-"""A pool of pages together with the rows they stand for."""
+"""The KV cache of one model: its pages, and the rows in them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forerun.types import IntArray
 
 
 class KVCache:
-    """One model's K and V for all requests. The rows belong to the kernel set and are opaque."""
+    """One model's K and V rows for all requests. The kernel set owns the rows; they are opaque."""
 
     def __init__(
         self,
@@ -22,7 +22,7 @@ class KVCache:
         page_size: int,
     ) -> None:
         self._kernels = kernels
-        # Rows first: where there is no memory for them, a list of their pages would fill the rest.
+        # Rows first: if there is no memory for them, the list of pages could take what is left.
         self.store: Store = kernels.new_store(shape, num_layers, num_pages * page_size)
         self.pool = PagePool(num_pages, page_size)
         self.prefixes = SharedPrefixes(self.pool)

@@ -1,4 +1,4 @@
-"""Which pages of the cache are free: integers only, no arrays."""
+"""Which pages of a cache are free: integers only, no arrays."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class CacheFull(ForerunError):
 class PagePool:
     """A fixed number of pages of `page_size` rows each, handed out and taken back.
 
-    A page may have several holders: `take` makes the first, `share` adds one, and `release`
-    removes one; with the last the page is free again. A stored page (its rows are known by their
-    tokens) keeps its rows when it becomes free, and can be shared until somebody takes it:
+    A page may have several holders: `take` makes the first, `share` adds one, and `release` removes
+    one; without a holder the page is free. A stored page (the prefix tree knows its rows) keeps its
+    rows when it becomes free, and can be shared until it is taken for other rows:
 
         blank ──take──▶ held ──store──▶ held, stored ──release──▶ free, stored ──share──▶ held …
           ▲               │                                             │
           └───release─────┘          forgotten, when no blank is left ──┴──take──▶ held
 
-    So `num_free` counts all that can be taken, and a full prefix tree is never a leak.
+    So `num_free` counts all pages that can be taken, and a full prefix tree is never a leak.
     """
 
     def __init__(self, num_pages: int, page_size: int) -> None:
@@ -32,10 +32,10 @@ class PagePool:
                 f"a cache of {num_pages} pages of {page_size} rows holds nothing; give 1 or more."
             )
         self.page_size = page_size
-        self.on_forget: Callable[[int], None] = self.forget  # a stored page is wanted blank
+        self.on_forget: Callable[[int], None] = self.forget  # called when a stored page is needed
         self._num_holders = [0] * num_pages
         self._stored: set[int] = set()
-        self._blank = list(range(num_pages - 1, -1, -1))  # a stack: the last freed is warm
+        self._blank = list(range(num_pages - 1, -1, -1))  # a stack: the last freed is in caches
         self._idle: OrderedDict[int, None] = OrderedDict()  # free and stored, oldest release first
 
     @property
@@ -55,7 +55,7 @@ class PagePool:
         return self._num_holders[page]
 
     def is_private(self, page: int) -> bool:
-        """Whether its one holder may write to it."""
+        """Whether a page has one holder, and is not stored, so that the holder may write to it."""
         return self._num_holders[page] == 1 and page not in self._stored
 
     def pages_for(self, num_rows: int) -> int:
@@ -63,7 +63,7 @@ class PagePool:
         return -(-num_rows // self.page_size)
 
     def take(self, num_pages: int) -> list[int]:
-        """All the pages asked for, or `CacheFull` and nothing taken; blank ones first."""
+        """Take `num_pages` pages, blank ones first; raise `CacheFull` and take none if too few."""
         assert num_pages >= 0, num_pages
         if num_pages > self.num_free:
             raise CacheFull(
@@ -77,7 +77,7 @@ class PagePool:
 
     def _take_one(self) -> int:
         if not self._blank:
-            self.on_forget(next(iter(self._idle)))  # the least recently used becomes blank
+            self.on_forget(next(iter(self._idle)))  # the one released longest ago becomes blank
         return self._blank.pop()
 
     def share(self, pages: Sequence[int]) -> None:
@@ -91,8 +91,8 @@ class PagePool:
             self._num_holders[page] += 1
 
     def release(self, pages: Sequence[int]) -> None:
-        """Give up one hold on each; of a request's pages the last ones first, as they are also
-        the first to be worthless."""
+        """Remove one holder of each page. Give a request's last pages first: they are forgotten
+        first, and are of no use without the pages before them."""
         for page in pages:
             assert self._num_holders[page] > 0, f"page {page} is already free"
             self._num_holders[page] -= 1
@@ -104,12 +104,12 @@ class PagePool:
                 self._blank.append(page)
 
     def store(self, page: int) -> None:
-        """From now on its rows are known, and nobody writes to it."""
+        """Mark a page as known to the prefix tree; it is not written to any more."""
         assert self._num_holders[page] > 0, f"page {page} is free and holds nothing to store"
         self._stored.add(page)
 
     def forget(self, page: int) -> None:
-        """Its rows are no longer known; without a holder it is blank again."""
+        """Undo `store`; a page without a holder becomes blank."""
         self._stored.remove(page)
         if page in self._idle:
             del self._idle[page]

@@ -1,4 +1,4 @@
-"""Pages by the tokens that lead to them: integers only, no arrays."""
+"""Pages by the tokens of their rows and of all rows before them: integers only, no arrays."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from forerun.cache.page_pool import PagePool
 
 Tokens = tuple[int, ...]
 
-_NO_PAGE: Final = -1  # of a root, which stands for no tokens
+_NO_PAGE: Final = -1  # of a root, which has no tokens
 
 
 @dataclass(eq=False)
 class Node:
-    """A page and the tokens of its rows; its key is these, after those of all its ancestors.
+    """A page and the tokens of its rows. Its key is the tokens of all its ancestors, then its own.
 
-    No child's tokens begin with a sibling's. So of all children, sorted, the one that shares most
-    with some tokens is a neighbour of the place where these would stand.
+    No child's tokens begin with a sibling's. So in the sorted order of the children, the one that
+    shares the longest prefix with some tokens is next to the place where these would be inserted.
     """
 
     page: int
@@ -35,7 +35,7 @@ class Node:
             yield self.children[key]
 
     def subtree(self) -> Iterator[Node]:
-        """Itself and all below; as deep as a context has pages, so without recursion."""
+        """Iterate over this node and all below; as deep as a context is long, so no recursion."""
         stack = [self]
         while stack:
             node = stack.pop()
@@ -45,7 +45,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Match:
-    """What is known of some tokens: whole pages, then `num_tail_rows` rows of one more page."""
+    """The known prefix of some tokens: whole pages, then `num_tail_rows` rows of `tail_page`."""
 
     pages: tuple[int, ...]
     num_tail_rows: int = 0
@@ -53,14 +53,14 @@ class Match:
 
 
 class PrefixTree:
-    """Which stored page holds the rows of which tokens, behind which tokens.
+    """Which stored page holds the rows of which tokens, after which tokens.
 
         salt "a" ─┬─ [t0 … t15] page 7 ─┬─ [t16 … t31] page 2 ─── [t32 … t40] page 9
                   │                     └─ [u16 … u31] page 4        a leaf may be short
                   └─ [v0 … v15] page 1
 
-    A key is everything that a row depends on, so equal keys mean equal rows. Callers with
-    different salts have different roots and never see each other's pages.
+    A row depends on nothing but the key of its page, so equal keys mean equal rows. Callers with
+    different salts have different roots and never share pages.
     """
 
     def __init__(self, pool: PagePool) -> None:
@@ -74,7 +74,7 @@ class PrefixTree:
 
     @property
     def salts(self) -> frozenset[str | None]:
-        """Whose pages are known."""
+        """The salts that have stored pages."""
         return frozenset(self._roots)
 
     @property
@@ -82,16 +82,16 @@ class PrefixTree:
         return tuple(self._nodes.values())
 
     def full_node(self, page: int) -> Node | None:
-        """The node that this page is, if all its rows are known."""
+        """Return the node of a page if all rows of the page are known, else None."""
         node = self._nodes.get(page)
         return node if node and len(node.tokens) == self._pool.page_size else None
 
     def root(self, salt: str | None) -> Node:
-        """Where the tokens of a salt begin; remembered from the first page on."""
+        """Return the root of a salt; the tree keeps it once a page is added below it."""
         return self._roots.get(salt) or Node(_NO_PAGE, (), None, salt)
 
     def match(self, tokens: Sequence[int], salt: str | None) -> Match:
-        """The longest known beginning of `tokens`; changes nothing."""
+        """Return the longest known prefix of `tokens`; change nothing."""
         node, pages, page_size = self.root(salt), list[int](), self._pool.page_size
         window = tuple(tokens[:page_size])
         while len(window) == page_size and window in node.children:
@@ -104,9 +104,10 @@ class PrefixTree:
         return Match(tuple(pages), num_rows, tail_page) if num_rows else Match(tuple(pages))
 
     def add(self, parent: Node, tokens: Tokens, page: int) -> Node | None:
-        """The node for `tokens` below `parent`: a new one with `page`, or the one that is there.
+        """Return the node for `tokens` below `parent`: the existing one, or a new one with `page`.
 
-        None when a sibling already knows these tokens and more.
+        Returns None if a sibling's tokens begin with `tokens` and go on. A sibling whose tokens are
+        a prefix of `tokens` is dropped.
         """
         assert 0 < len(tokens) <= self._pool.page_size, len(tokens)
         if tokens in parent.children:
@@ -132,17 +133,17 @@ class PrefixTree:
         return node
 
     def clear(self) -> None:
-        """Forget every page; who holds one keeps it."""
+        """Forget every page; requests keep the pages that they hold."""
         for salt in tuple(self._roots):
             self.forget(salt)
 
     def forget(self, salt: str | None) -> None:
-        """Every page of this salt."""
+        """Forget every page of this salt."""
         for node in tuple(self.root(salt).children.values()):
             self.drop(node.page)
 
     def drop(self, page: int) -> None:
-        """Forget a page, and those that can only be reached through it."""
+        """Forget a page and all pages below it."""
         top = self._nodes[page]
         parent = top.parent
         assert parent is not None
@@ -156,7 +157,7 @@ class PrefixTree:
 
 
 def _num_equal(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two runs share from their start."""
+    """Return the length of the common prefix of two runs of tokens."""
     for num_equal, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b:
             return num_equal

@@ -1,4 +1,4 @@
-"""Tables that begin with rows somebody else computed."""
+"""Sharing rows between requests that begin with the same tokens."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from forerun.cache.prefix_tree import Match, Node, PrefixTree
 
 
 class SharedPrefixes:
-    """The way of a request's rows into the prefix tree, and out of it.
+    """Moves the rows of requests into the prefix tree and out of it.
 
         attach  → (reserve → keep → publish)* → retire
 
-    Only sealed rows enter: what `publish` saw after a commit, never guesses, and never the rows
-    of a pass that failed.
+    Only sealed rows enter the tree: those that `publish` saw after a commit, never guesses, and
+    never the rows of a pass that failed.
     """
 
     def __init__(self, pool: PagePool) -> None:
@@ -23,15 +23,15 @@ class SharedPrefixes:
         self.tree = PrefixTree(pool)
 
     def num_missing(self, tokens: Sequence[int], salt: str | None, num_rows: int) -> int:
-        """Free pages that an empty table would use up to `attach` and then reach `num_rows`."""
+        """How many free pages an empty table would use up to `attach` and grow to `num_rows`."""
         pages = self._match(tokens, salt).pages
         num_idle = sum(self._pool.num_holders(page) == 0 for page in pages)
         return num_idle + max(0, self._pool.pages_for(num_rows) - len(pages))
 
     def attach(self, table: BlockTable, tokens: Sequence[int], salt: str | None = None) -> int:
-        """Give an empty table the longest known beginning of `tokens`; returns its rows.
+        """Give an empty table the rows of the longest known prefix of `tokens`; return how many.
 
-        The last token is always left to be computed, since its logits are wanted.
+        The last token is always left to be computed, since its logits are needed.
         """
         match = self._match(tokens, salt)
         num_rows = len(match.pages) * self._pool.page_size
@@ -46,7 +46,8 @@ class SharedPrefixes:
         return self.tree.match(tokens[: len(tokens) - 1], salt)
 
     def _own_tail(self, table: BlockTable, page: int) -> None:
-        """A copy of the last page; with no page left, that page itself, or else nothing of it."""
+        """Make the table's last page writable: copy it; if no page is left for that, take it out of
+        the tree; if other tables hold it too, do without its rows."""
         if self._pool.num_free:
             table.unshare_tail()
         elif self._pool.num_holders(page) == 1:
@@ -55,9 +56,9 @@ class SharedPrefixes:
             table.truncate_to(table.length - table.length % self._pool.page_size)
 
     def publish(self, table: BlockTable, tokens: Sequence[int], salt: str | None = None) -> None:
-        """All rows of `table` are committed, and are the first of `tokens`: share its full pages.
+        """Declare all rows of `table` committed as the first of `tokens`, and share its full pages.
 
-        Where the tree has the same page already, the table holds that one and gives up its own.
+        If the tree has a page with the same key, the table takes that one and gives up its own.
         """
         assert table.length <= len(tokens), (table.length, len(tokens))
         num_before = table.num_sealed
@@ -67,7 +68,7 @@ class SharedPrefixes:
             self._share_full_pages(table, tokens, salt)
 
     def retire(self, table: BlockTable, tokens: Sequence[int], salt: str | None = None) -> None:
-        """Free a table; what was published stays known until its pages are needed."""
+        """Free a table; its published rows stay in the tree until their pages are needed."""
         table.truncate_to(table.num_sealed)
         last = self._share_full_pages(table, tokens, salt)
         num_tail_rows = table.length % self._pool.page_size
@@ -78,7 +79,7 @@ class SharedPrefixes:
         table.free()
 
     def _share_full_pages(self, table: BlockTable, tokens: Sequence[int], salt: str | None) -> Node:
-        """Returns the node of the last full page. Only pages that are not yet known cost time."""
+        """Add the table's full pages that are new to the tree; return the node of the last one."""
         page_size = self._pool.page_size
         num_full = num_known = table.num_sealed // page_size
         node = None

@@ -33,7 +33,7 @@ from forerun.version import VERSION
 app = typer.Typer(
     name="forerun",
     cls=OneSentenceGroup,
-    help="Speculative decoding that answers sooner and never changes what the model says.",
+    help="Run language models faster, with speculative decoding and the same output.",
     pretty_exceptions_enable=False,
     add_completion=False,
 )
@@ -75,5 +75,5 @@ def _root(
 
 def main() -> None:
     if not open_output():
-        sys.exit(complain("standard output is closed; direct it to a file, or read it.", MISUSE))
+        sys.exit(complain("standard output is closed; redirect it to a file or a pipe.", MISUSE))
     app(prog_name="forerun")

@@ -1,4 +1,4 @@
-"""`forerun alpha`: how often guesses are accepted, from the distributions themselves."""
+"""`forerun alpha`: acceptance rates, computed from the distributions themselves."""
 
 from __future__ import annotations
 
@@ -35,18 +35,21 @@ _LEGEND: Final = (
 class AlphaOptions:
     drafters: str = option(
         "unigram,bigram,ngram_tables,prompt_lookup",
-        "Methods by comma; --speculative-config, --draft-model and --head add theirs.",
+        "Drafters to measure, separated by commas; --speculative-config, --draft-model and --head "
+        "add theirs.",
     )
-    temperatures: str = option("0,1", "By comma; 0 is argmax.")
-    lenience: str = option("", "Factors by comma, as in the paper's Table 5: LOSSY.")
-    num_tokens: int = option(1000, "Tokens that the target generates, each time.")
-    max_tokens: int = option(64, "Of one answer.")
-    workload: str = option("chat", "The workload class to take prompts from.", "--class")
-    num_layers: int | None = option(None, "For the drafter own_layers.")
+    temperatures: str = option("0,1", "Temperatures, separated by commas; 0 is greedy.")
+    lenience: str = option(
+        "", "Lenience factors (LOSSY), separated by commas, as in the paper's Table 5."
+    )
+    num_tokens: int = option(1000, "Tokens to generate at each temperature.")
+    max_tokens: int = option(64, "Maximum tokens per answer.")
+    workload: str = option("chat", "Workload class of the prompts.", "--class")
+    num_layers: int | None = option(None, "Layers of the target in own_layers.")
     heads: tuple[Path, ...] | None = option(
-        None, "The folder of a trained head, measured as well; repeat it.", "--head"
+        None, "Folder of a trained head to measure as well; repeatable.", "--head"
     )
-    seed: int = option(0, "Of prompts and noise.")
+    seed: int = option(0, "Seed of prompts and sampling.")
     json: bool = option(False, "Print JSON instead of tables.")
 
     def __post_init__(self) -> None:
@@ -55,7 +58,7 @@ class AlphaOptions:
         at_least("--max-tokens", self.max_tokens, 1)
 
 
-# There is no α without guesses, and it is of one at a time.
+# α needs guesses, and is measured one guess at a time.
 _engine_options = without(
     measuring_options, "speculative_decoding", "spec_length", "no_speculation"
 )
@@ -64,7 +67,7 @@ _SHAPE: Final = ("num_speculative_tokens", "num_branches", "adaptive")
 
 @takes(options=bundle(AlphaOptions), engine=_engine_options)
 def alpha(options: AlphaOptions, engine: EngineConfig) -> None:
-    """Measure α = E[Σ min(p, q)], and its coupled form, over text of the target's own."""
+    """Measure the acceptance rate α = E[Σ min(p, q)], and its coupled form, of drafters."""
     from forerun.bench.views.sheet import rounding
 
     workload, max_tokens, seed = options.workload, options.max_tokens, options.seed
@@ -92,7 +95,7 @@ def alpha(options: AlphaOptions, engine: EngineConfig) -> None:
 def _configs(
     engine: EngineConfig, methods: list[str], num_layers: int | None
 ) -> dict[str, SpeculativeConfig]:
-    """Of the methods that are named, and of those in --speculative-config."""
+    """Return configs for the named methods and those of --speculative-config, by shown name."""
     from forerun.bench.measure.contenders import fixed_depth, own_options
     from forerun.speculation.config import AUTO
 
@@ -130,7 +133,7 @@ def _head_configs(heads: Sequence[Path]) -> dict[str, SpeculativeConfig]:
 
 
 def _texts(llm: LLM, workload: str, num_tokens: int, params: SamplingParams) -> list[TargetText]:
-    """Answers of the target until there are enough tokens; the last one is cut to fit."""
+    """Generate answers until there are `num_tokens` tokens; the last answer is cut to fit."""
     from forerun.bench.measure.alpha import target_text
     from forerun.bench.prompts.workloads import build_workloads
 
@@ -140,7 +143,7 @@ def _texts(llm: LLM, workload: str, num_tokens: int, params: SamplingParams) -> 
     prompts = iter(build_workloads([workload], num_tokens, params.seed)[0].prompts)
     texts: list[TargetText] = []
     left = num_tokens
-    with _status(f"the target writes {num_tokens} tokens at temperature {params.temperature:g} …"):
+    with _status(f"generating {num_tokens} tokens at temperature {params.temperature:g} …"):
         while left > 0:
             num = min(left, params.max_tokens)
             asked = params.with_(max_tokens=num, seed=params.seed + len(texts))
@@ -157,7 +160,7 @@ def _along(
 
     drafter = drafter_for(llm, config, default_cache_dir())
     sums = AlphaSums()
-    with _status(f"{config.method} guesses along …"):
+    with _status(f"measuring {config.method} …"):
         for idx, text in enumerate(texts):
             add_text(sums, text, drafter, factors, idx)
     return sums
@@ -212,7 +215,7 @@ def _numbers(text: str, option: str) -> list[float]:
 
 
 def _factors(text: str) -> list[float]:
-    """Lenience divides: 1 changes nothing, and 0 has no meaning."""
+    """Parse lenience factors: p is divided by them, so 1 changes nothing and 0 has no meaning."""
     factors = _numbers(text, "--lenience")
     for factor in factors:
         if not 0 < factor <= 1:

@@ -30,9 +30,12 @@ _COMMAND: Final = re.compile(r"/\w+")
 def chat(
     engine: EngineConfig,
     params: SamplingParams,
-    system: Annotated[str | None, typer.Option("--system", help="A system message.")] = None,
+    system: Annotated[str | None, typer.Option("--system", help="System message.")] = None,
 ) -> None:
-    """Talk with a model; /reset starts over, /bye or end of input leaves, ^C stops an answer."""
+    """Chat with a model in the terminal.
+
+    /reset starts over, /bye or end of input leaves, ^C stops an answer.
+    """
     if params.n != 1:
         raise InvalidOption("--n is for generate; a conversation has one answer at a time.")
     if params.logprobs is not None:
@@ -53,7 +56,7 @@ def chat(
             messages = list(opening)
             continue
         if _COMMAND.fullmatch(line or ""):
-            say(f"there is no {line}; {_COMMANDS}.", err=True)
+            say(f"unknown command {line}; {_COMMANDS}.", err=True)
             continue
         if not line:
             continue
@@ -65,9 +68,9 @@ def chat(
             output = show_stream(llm, tokens, fitting, trace=False)
         except (PromptTooLong, RequestTooLarge) as error:
             messages.pop()
-            say(f"forerun: {error} Or /reset.", err=True)
+            say(f"forerun: {error} Or start over with /reset.", err=True)
             continue
-        except KeyboardInterrupt:  # the answer is not wanted, and the conversation may be
+        except KeyboardInterrupt:  # ends this answer, not the conversation
             if not check_stdin().isatty():
                 raise
             messages.pop()
@@ -76,8 +79,8 @@ def chat(
 
 
 def _said(tokenizer: Tokenizer, output: CompletionOutput, form: ReplyForm) -> dict[str, str]:
-    """The answer without special tokens: those of a turn are the template's to write, as are the
-    marks of what was reasoned."""
+    """Return the answer as a message, without special tokens and reasoning marks: the chat template
+    writes those itself."""
     reply = form.read(output.text)
     words = reply.words
     for token in tokenizer.special_ids.intersection(output.token_ids):

@@ -28,12 +28,12 @@ PROMPTS = {
     "free": "What is a good way to learn to play the piano?",
 }
 PARAMS = SamplingParams(temperature=0, max_tokens=120)
-WARM_UP = "one two three four " * 6  # what is compiled or recorded at first use is so behind it
+WARM_UP = "one two three four " * 6  # so that compiling and recording at first use are over
 
 
 @takes()
 def demo() -> None:
-    """Fetch SmolLM2, answer two prompts with and without speculation, compare tokens and time."""
+    """Download SmolLM2 and answer two prompts with and without speculation, side by side."""
     from rich.console import Console
 
     from forerun.cli.pull import pull_with_progress
@@ -54,13 +54,13 @@ def demo() -> None:
 
 
 def _compare(console: Console, plain: LLM, speculative: LLM, name: str, prompt: str) -> bool:
-    """Both answers to one prompt; whether every token is the same."""
+    """Show both answers to one prompt; return whether every token is the same."""
     console.rule(f"[bold]{name}")
     console.print(prompt, style="italic", markup=False)
     tokens = plain.tokenizer.encode_chat([{"role": "user", "content": prompt}])
     one = _answer(console, plain, tokens, "plain")
     other = _answer(console, speculative, tokens, "speculative")
-    with console.status("both once more, as if they knew nothing: the faster time counts …"):
+    with console.status("repeating both without cached prefixes: the faster run of each counts …"):
         seconds = [
             _fastest(llm, tokens, first) for llm, first in ((plain, one), (speculative, other))
         ]
@@ -75,7 +75,7 @@ def _compare(console: Console, plain: LLM, speculative: LLM, name: str, prompt: 
 
 
 def _answer(console: Console, llm: LLM, tokens: list[int], title: str) -> CompletionOutput:
-    """Write one answer, each token in the colour of its origin, and show it in a frame."""
+    """Generate one answer and show it in a frame, each token in the colour of its origin."""
     from rich.panel import Panel
     from rich.text import Text
 
@@ -93,7 +93,7 @@ def _answer(console: Console, llm: LLM, tokens: list[int], title: str) -> Comple
 
 
 def _fastest(llm: LLM, tokens: list[int], first: CompletionOutput) -> float:
-    """Of two times; under another salt nothing of the first answer is remembered."""
+    """Return the faster of two times; the other cache salt hides the first answer's prefixes."""
     again = llm.generate(tokens, PARAMS, cache_salt="again")[0].outputs[0]
     return float(min(first.stats["seconds"], again.stats["seconds"]))
 

@@ -20,7 +20,7 @@ GIB: Final = 2**30
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report; a remedy is given only where something is missing."""
+    """One line of the report; `remedy` is set only if something is missing."""
 
     subject: str
     found: str
@@ -30,7 +30,7 @@ class Finding:
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Print what this machine offers and what is missing."""
+    """Print what Forerun finds on this machine, and how to install what is missing."""
     findings = [
         Finding("forerun", VERSION),
         Finding("python", f"{platform.python_version()} ({platform.platform(terse=True)})"),
@@ -50,11 +50,11 @@ def doctor(
 def _cpu_findings(cpu: machine.Cpu) -> list[Finding]:
     cores = f"{cpu.num_cores} of {cpu.num_cores_installed}"
     if cpu.quota is not None:
-        cores += f", limited to {cpu.quota:g} cores' worth of time"
+        cores += f", limited to {cpu.quota:g} cores of CPU time"
     return [
         Finding("cpu", cpu.name),
         Finding("cpu features", ", ".join(cpu.features) or "none that kernels use"),
-        Finding("cores for us", cores),
+        Finding("usable cores", cores),
     ]
 
 
@@ -66,7 +66,7 @@ def _memory_finding(memory: machine.Memory) -> Finding:
 
 
 def _disk_finding() -> Finding:
-    remedy = "set FORERUN_CACHE to a folder that may be written"
+    remedy = "set FORERUN_CACHE to a writable folder"
     try:
         folder = default_cache_dir()
         free = f"{folder}, {machine.free_disk(folder) / GIB:.1f} GiB free"
@@ -76,7 +76,7 @@ def _disk_finding() -> Finding:
     except InvalidOption as error:
         return Finding("cache folder", str(error), remedy)
     if not can_keep:
-        return Finding("cache folder", f"{folder} may not be written", remedy)
+        return Finding("cache folder", f"{folder} is not writable", remedy)
     return Finding("cache folder", free)
 
 
@@ -89,7 +89,7 @@ def _numba_finding() -> Finding:
 
 def _gpu_finding(names: tuple[str, ...], missing: str | None) -> Finding:
     if not names:
-        return Finding("gpu", "no NVIDIA device seen; the CPU path needs none")
+        return Finding("gpu", "no NVIDIA device found; the CPU kernels need none")
     if missing is None:
         return Finding("gpu", ", ".join(names))
     remedy = 'pip install --force-reinstall "forerun[gpu]"'
@@ -109,8 +109,8 @@ def _extra_findings(missing_by_extra: dict[str, tuple[str, ...]]) -> list[Findin
 def _extra_finding(extra: str, missing: tuple[str, ...]) -> Finding:
     subject = f"extra [{extra}]"
     if not missing:
-        return Finding(subject, "present")
-    return Finding(subject, f"without {', '.join(missing)}", f'pip install "forerun[{extra}]"')
+        return Finding(subject, "installed")
+    return Finding(subject, f"missing: {', '.join(missing)}", f'pip install "forerun[{extra}]"')
 
 
 def _print(findings: list[Finding]) -> None:
@@ -123,6 +123,6 @@ def _print(findings: list[Finding]) -> None:
     for finding in findings:
         found = Text(finding.found)
         if finding.remedy is not None:
-            found.append(f"\n→ {finding.remedy}", style="yellow")  # whole, to be copied
+            found.append(f"\n→ {finding.remedy}", style="yellow")  # for copying
         table.add_row(Text(finding.subject), found)
     screen().print(table)

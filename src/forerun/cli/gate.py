@@ -18,23 +18,30 @@ REFUSED = 1
 
 
 def gate(
-    baseline: Annotated[Path, typer.Argument(help="A record of what runs now.")],
-    canary: Annotated[Path, typer.Argument(help="A record of what should replace it.")],
+    baseline: Annotated[Path, typer.Argument(help="Bench record of the current setup.")],
+    canary: Annotated[Path, typer.Argument(help="Bench record of the setup that may replace it.")],
     baseline_contender: Annotated[
-        str, typer.Option("--baseline-contender", help="Who stands for the baseline record.")
+        str,
+        typer.Option("--baseline-contender", help="Contender to compare in the baseline record."),
     ] = "plain",
     canary_contender: Annotated[
-        str, typer.Option("--canary-contender", help="Who stands for the canary record.")
+        str, typer.Option("--canary-contender", help="Contender to compare in the canary record.")
     ] = "default",
     latency: Annotated[
-        str, typer.Option("--latency", help="answer: mean wait of an answer; wait: single waits.")
+        str,
+        typer.Option(
+            "--latency",
+            help="Inter-token latency: answer (mean within an answer) or wait (single waits).",
+        ),
     ] = "answer",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Compare two bench records; exit with 0 to promote, 1 to hold back, 2 if they don't compare.
+    """Compare two bench records, and decide whether the canary may replace the baseline.
 
-    In every class: the same tokens, a lower p95 inter-token latency, at least 0.95 × the
-    throughput.
+    In every class it must have the same tokens, a lower p95 inter-token latency,
+    and at least 0.95 × the throughput.
+
+    Exit code 0: promote the canary; 1: hold it back; 2: not comparable.
     """
     from forerun.bench.records.gate import Side, check_rollout
     from forerun.bench.records.record import read_record

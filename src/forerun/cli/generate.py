@@ -26,17 +26,21 @@ if TYPE_CHECKING:
     from forerun.replies import ReplyForm
 
 
-MAX_NUM_SEQS: Final = 8  # answers that are written at once
-_USUAL_LENGTH: Final = 256  # tokens of an answer, where nobody says how long
+MAX_NUM_SEQS: Final = 8  # answers generated concurrently
+_USUAL_LENGTH: Final = 256  # tokens of an answer without --max-tokens
 
 
 @dataclass(frozen=True)
 class GenerateOptions:
-    prompt_option: str | None = option(None, "The same, as an option.", "--prompt", "-p")
-    chat: bool = option(False, "Treat the prompt as a user's message.")
-    prediction: Path | None = option(None, "A file with the text that you expect, roughly.")
-    json: bool = option(False, "Print one JSON object.")
-    trace: bool = option(False, "Print a line per round: accepted, refused, why.")
+    prompt_option: str | None = option(None, "The prompt, as an option.", "--prompt", "-p")
+    chat: bool = option(
+        False, "Send the prompt as a user's message, with the model's chat template."
+    )
+    prediction: Path | None = option(
+        None, "File with roughly the text that you expect; guesses follow it."
+    )
+    json: bool = option(False, "Print one JSON object instead of text.")
+    trace: bool = option(False, "Print a line per round: accepted and rejected guesses, and why.")
 
 
 @takes(options=bundle(GenerateOptions), engine=engine_options, params=sampling_options)
@@ -45,17 +49,17 @@ def generate(
     engine: EngineConfig,
     params: SamplingParams,
     prompt: Annotated[
-        str | None, typer.Argument(help="The text to continue; - reads standard input.")
+        str | None, typer.Argument(help="Text to continue; - reads standard input.")
     ] = None,
 ) -> None:
-    """Continue a text, with speculation, and say what it saved."""
+    """Continue a text, or answer it with --chat; a summary goes to standard error."""
     text = _prompt_text(prompt, options.prompt_option)
     if options.json and options.trace:
-        raise InvalidOption("--json and --trace are two outputs; choose one.")
+        raise InvalidOption("--json and --trace cannot be combined; choose one.")
     if options.trace and params.n > 1:
-        raise InvalidOption("--trace follows one answer; drop --n.")
+        raise InvalidOption("--trace shows a single answer; drop --n.")
     if params.logprobs is not None and not options.json:
-        raise InvalidOption("--logprobs are shown with --json; add it.")
+        raise InvalidOption("--logprobs needs --json; add it.")
     expected = None
     if options.prediction is not None:
         expected = read_option(options.prediction, "--prediction", "a text file")
@@ -66,7 +70,7 @@ def generate(
     if options.json:
         found = llm.generate(tokens, params, prediction=expected)[0]
         result = _as_dict(found.read_as(form) if form else found)
-        with Uninterrupted():  # the whole line, or nothing of it
+        with Uninterrupted():  # print the whole line or nothing
             say_json(result)
     elif params.n > 1:
         for output in llm.generate(tokens, params, prediction=expected)[0].outputs:
@@ -77,13 +81,13 @@ def generate(
 
 
 def _asked(llm: LLM, text: str) -> tuple[list[int], ReplyForm]:
-    """As a user's message."""
+    """Return the tokens of `text` as a user's message, and the form of the reply."""
     asked = llm.conversations.ask([{"role": "user", "content": text}])
     return llm.tokenizer.encode(asked.text, add_special=False), asked.form
 
 
 def bounded(params: SamplingParams, llm: LLM, prompt_len: int) -> SamplingParams:
-    """Without --max-tokens, an answer of usual length, or as long as the context allows."""
+    """Set `max_tokens` if it is not given: the usual length, or what fits into the context."""
     if params.max_tokens is not None:
         return params
     usual = max(_USUAL_LENGTH, params.min_tokens)
@@ -115,7 +119,7 @@ def show_stream(
                     )
                 elif console.is_terminal:
                     console.print(coloured(event), end="")
-                else:  # for programs: exactly the text
+                else:  # programs get exactly the text
                     sys.stdout.write(event.text)
                     sys.stdout.flush()
                 output = event.output
@@ -146,7 +150,7 @@ def summary(output: CompletionOutput) -> str:
     )
     return (
         f"{stats['emitted_tokens']} tokens in {stats['target_passes']} target passes "
-        f"({stats['mean_acceptance_length']:.2f} a pass) · {guessed} · "
+        f"({stats['mean_acceptance_length']:.2f} per pass) · {guessed} · "
         f"{stats['tokens_per_second']:.1f} tok/s · seed {output.seed} · {output.finish_reason}"
     )
 
@@ -162,7 +166,7 @@ def _prompt_text(argument: str | None, option: str | None) -> str:
 
 
 def _as_dict(result: RequestOutput) -> dict[str, Any]:
-    """One object; with n > 1 it describes the first answer and lists all under `choices`."""
+    """Return one object; with n > 1 it describes the first answer, and `choices` has all."""
     choices = [_choice(output) for output in result.outputs]
     first = {**choices[0], "prompt_tokens": len(result.prompt_token_ids)}
     return first if len(choices) == 1 else {**first, "choices": choices}

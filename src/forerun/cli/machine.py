@@ -14,7 +14,7 @@ from typing import Final
 
 from forerun.usable_cores import CGROUP, PROC, cores_at_once, cpu_quota, num_usable_cores
 
-# What kernels make use of, by the names that Linux and LLVM give it.
+# Features that kernels use, with their names in Linux and LLVM.
 FEATURES: Final = {
     "avx2": {"avx2"},
     "fma": {"fma"},
@@ -32,13 +32,13 @@ EXTRAS: Final = ("serve", "structured", "gpu", "train", "plot", "bench")
 class Cpu:
     name: str
     features: tuple[str, ...]
-    num_cores: int  # that this process may use
+    num_cores: int  # usable by this process
     num_cores_installed: int
-    quota: float | None  # cores' worth of time that a container allows, if it limits it
+    quota: float | None  # a container's limit, in cores of CPU time
 
     @property
     def num_threads(self) -> int:
-        """That run by default."""
+        """The default number of threads."""
         return cores_at_once(self.num_cores, self.quota)
 
 
@@ -68,7 +68,7 @@ def _llvm_view() -> tuple[str, set[str]]:
 
 
 def read_memory(proc: Path = PROC, cgroup: Path = CGROUP) -> Memory:
-    """The machine's memory, or the container's where that is less."""
+    """Return the machine's memory, or the container's limit if that is lower."""
     total = _kibibytes(proc, "MemTotal")
     available = _kibibytes(proc, "MemAvailable")
     limit = _first_match(cgroup / "memory.max", r"(\d+)")
@@ -85,18 +85,18 @@ def _kibibytes(proc: Path, name: str) -> int | None:
 
 
 def free_disk(folder: Path) -> int:
-    """Free bytes where `folder` is, or will be made."""
+    """Return the free bytes where `folder` is, or would be made."""
     return shutil.disk_usage(_nearest(folder)).free
 
 
 def can_be_made(folder: Path) -> bool:
-    """Whether `folder` is there and may be written, or can be made."""
+    """Whether `folder` exists and is writable, or can be made."""
     there = _nearest(folder)
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
 def _nearest(path: Path) -> Path:
-    """What there is of the way to `path`."""
+    """Return `path`, or its nearest parent that exists."""
     while not path.exists():
         path = path.parent
     return path
@@ -110,17 +110,17 @@ def numba_version() -> str | None:
 
 
 def gpu_names(proc: Path = PROC) -> tuple[str, ...]:
-    """NVIDIA devices that the driver lists; asks no library."""
+    """Return the NVIDIA devices that the driver lists, without asking a library."""
     files = sorted(proc.glob("driver/nvidia/gpus/*/information"))
     return tuple(_first_match(file, r"Model:\s*(.+)") or "NVIDIA GPU" for file in files)
 
 
 def gpu_missing() -> str | None:
-    """The first thing that the GPU's kernels need and that is not installed; imports nothing."""
+    """Return the first requirement of the GPU kernels that is missing; import nothing."""
     if not is_importable("torch"):
         return "torch"
     if importlib.metadata.version("torch").endswith("+cpu"):
-        return "torch that knows CUDA"
+        return "torch with CUDA"
     if not is_importable("triton"):
         return "triton"
     has_compiler = "CC" in os.environ or any(map(shutil.which, ("gcc", "clang")))
@@ -132,7 +132,7 @@ def is_importable(module: str) -> bool:
 
 
 def missing_by_extra() -> dict[str, tuple[str, ...]]:
-    """For every extra, the packages of it that are not installed; empty if we are not ourselves."""
+    """Return the missing packages of every extra; nothing if Forerun itself is not installed."""
     return {
         extra: tuple(name for name in packages if not is_importable(name.replace("-", "_")))
         for extra, packages in _packages_by_extra().items()
@@ -140,7 +140,7 @@ def missing_by_extra() -> dict[str, tuple[str, ...]]:
 
 
 def _packages_by_extra() -> dict[str, list[str]]:
-    """From our own metadata, so that pyproject.toml stays the only list."""
+    """Read the extras from Forerun's metadata, so that pyproject.toml stays the only list."""
     packages: dict[str, list[str]] = {extra: [] for extra in EXTRAS}
     try:
         requirements = importlib.metadata.requires("forerun")

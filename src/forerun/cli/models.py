@@ -1,4 +1,4 @@
-"""`forerun models`: what is here, and what can be pulled by name."""
+"""`forerun models`: the downloaded models, and those that can be pulled by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from forerun.models.download.store import default_cache_dir, installed_models
 def models(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """List the models that are here and those that can be pulled by name."""
+    """List downloaded models, and those that `forerun pull` downloads by name."""
     rows = _rows()
     if as_json:
         say_json(rows, indent=2)
@@ -26,7 +26,7 @@ def models(
         [row["name"], f"{row['bytes'] / 1e6:,.0f} MB", here[bool(row["path"])], row["summary"]]
         for row in rows
     ]
-    left = ["here", "what it is"]
+    left = ["downloaded", "description"]
     screen().print(Sheet("", ["name"], [["size", *left]], cells, left))
 
 

@@ -1,4 +1,4 @@
-"""`forerun plan`: what speculation would be worth, before anything runs."""
+"""`forerun plan`: what speculation would gain, before anything runs."""
 
 from __future__ import annotations
 
@@ -29,21 +29,24 @@ GIB: Final = 2**30
 
 @dataclass(frozen=True)
 class DepthOptions:
-    alpha: float | None = option(None, "Chance that a guess is accepted, 0 to 1.")
+    alpha: float | None = option(
+        None, "Acceptance rate: the chance that a guess is accepted, 0 to 1."
+    )
     cost: float | None = option(
-        None, "One draft step in plain target passes; 0 for a table lookup."
+        None, "Cost of one draft step, in plain target passes; 0 for a table lookup."
     )
     verify_cost: str | None = option(
         None,
-        "Target pass over γ guesses in plain passes: a slope per guess (0.05), measured values for "
-        "depth 1, 2, … (1.04,1.10,1.15), or points (3:1.38,7:1.90). Default: 1.",
+        "Cost of a target pass over γ guesses, in plain passes: a slope per guess (0.05), measured "
+        "values for depth 1, 2, … (1.04,1.10,1.15), or points (3:1.38,7:1.90). Default: 1.",
         metavar="SPEC",
     )
     operations_cost: float | None = option(
-        None, "Drafter's arithmetic per token over the target's. Default: the same as --cost."
+        None, "Drafter's arithmetic per token ÷ the target's. Default: as --cost."
     )
     max_depth: int | None = option(
-        None, f"Deepest row. Default: {DEFAULT_MAX_DEPTH}, or as far as was measured."
+        None,
+        f"Maximum depth to show. Default: {DEFAULT_MAX_DEPTH}, at most the deepest measured one.",
     )
 
 
@@ -51,14 +54,16 @@ class DepthOptions:
 class BudgetOptions:
     budget: tuple[str, str] | None = option(
         None,
-        "Memory of two models, each a known name (llama-3.2-3b), a config.json or its folder, or a "
-        "JSON object with the same keys.",
+        "Show the memory of two models, each a known name (llama-3.2-3b), a config.json or its "
+        "folder, or a JSON object with the same keys.",
         metavar="TARGET DRAFT",
     )
-    dtype: str = option("bfloat16", f"Weights: {', '.join(WEIGHT_DTYPES)}.")
-    draft_dtype: str | None = option(None, "The draft model's weights. Default: as --dtype.")
-    kv_dtype: str = option("bfloat16", "Both KV caches.")
-    sequences: int = option(8, "Requests served at once.")
+    dtype: str = option("bfloat16", f"Data type of weights: {', '.join(WEIGHT_DTYPES)}.")
+    draft_dtype: str | None = option(
+        None, "Data type of the draft model's weights. Default: as --dtype."
+    )
+    kv_dtype: str = option("bfloat16", "Data type of both KV caches.")
+    sequences: int = option(8, "Concurrent requests.")
     max_len: int = option(4096, "Tokens per request.")
 
 
@@ -71,11 +76,13 @@ def plan(
     budget_options: BudgetOptions,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw Figures 2, 3 and 4 of the paper (.png .pdf .svg)."),
+        typer.Option(
+            metavar="FILE", help="Draw Figures 2, 3 and 4 of the paper to a .png, .pdf or .svg."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Show what each depth would give, what two models would occupy, or the theory's curves."""
+    """Estimate the speedup of each depth and the memory of two models, or draw paper figures."""
     depths, memory = _depths(depth_options), _budget(budget_options)
     if depths is None and memory is None and plot is None:
         raise InvalidOption(
@@ -132,7 +139,7 @@ def _budget(options: BudgetOptions) -> MemoryBudget | None:
 
 
 def _refuse_strays(options: DepthOptions | BudgetOptions, leader: str) -> None:
-    """An option that could have no effect is a mistake worth a sentence."""
+    """Reject options that would have no effect without `leader`."""
     for field in fields(options):
         if getattr(options, field.name) != field.default:
             flag = flags_of(field)[0]
@@ -160,12 +167,12 @@ def _as_json(
 
 
 def _finite(value: float) -> float | None:
-    """JSON has no infinity; null says that there is no bound."""
+    """Return None for infinity, which JSON lacks: null says that there is no bound."""
     return value if value < float("inf") else None
 
 
 def _print_depths(depths: DepthTable) -> None:
-    """One line per depth, the best one marked, and the sentence."""
+    """Print one row per depth, with the best one marked, and what they mean."""
     headings = ["tokens", "accepted", "speedup", "operations", "target reads", ""]
     rows = [_depth_row(row, is_best=row.depth == depths.best_depth) for row in depths.rows]
     console = screen()
@@ -190,7 +197,7 @@ def _depth_row(row: DepthRow, *, is_best: bool) -> list[str | Text]:
 
 
 def _print_budget(budget: MemoryBudget, names: tuple[str, str]) -> None:
-    """Both models side by side, and the sum."""
+    """Print both models side by side, and their sum."""
     titles = ("parameters", "weights", "KV per token", "KV per request", "KV in all", "together")
     rows = [*zip(titles, _cells(budget.target), _cells(budget.draft), strict=True)]
     roles = [_label(role, name) for role, name in zip(("target", "draft"), names, strict=True)]

@@ -1,4 +1,4 @@
-"""`forerun proof`: the promise of bits, checked cell by cell on a real model."""
+"""`forerun proof`: the promise of the same tokens, checked run by run on a real model."""
 
 from __future__ import annotations
 
@@ -38,20 +38,22 @@ _HOW_DRAWN: Final = (
 
 @dataclass(frozen=True)
 class ProofOptions:
-    model: str = option(DEFAULT_MODEL, "The target.", "--model", "-m")
-    prompts: int = option(200, "Named prompts to use.")
+    model: str = option(DEFAULT_MODEL, "Target model, as for `forerun generate`.", "--model", "-m")
+    prompts: int = option(200, "Number of built-in prompts.")
     tokens: int = option(64, "Tokens per run.")
-    max_depth: int = option(16, "Depths 1 to this.")
-    min_cells: int = option(2000, "Run at least so many.")
-    draft_layers: int = option(6, "For own_layers.")
-    drafters: str = option("", "By comma, as the record has them; all by default.")
+    max_depth: int = option(16, "Maximum depth.")
+    min_cells: int = option(2000, "Minimum number of runs.")
+    draft_layers: int = option(6, "Layers of the target in own_layers.")
+    drafters: str = option("", "Drafters, separated by commas, as named in records. Default: all.")
     heads: tuple[Path, ...] | None = option(
-        None, "A trained head's folder; the package's by default.", "--head"
+        None, "Folder of a trained head; repeatable. Default: those in the package.", "--head"
     )
-    seed: int = option(1, "Of the sample and of the texts.")
-    device: str = option("auto", "auto, cpu or cuda.")
-    num_processes: int = option(1, "Share runs, cores or the GPU among so many.", "--processes")
-    record: Path | None = option(None, "Write every cell to this JSON file.")
+    seed: int = option(1, "Seed of the sample and of the texts.")
+    device: str = option("auto", "Device: auto (a GPU if torch sees one), cpu or cuda.")
+    num_processes: int = option(
+        1, "Processes that share the runs, and the cores or the GPU.", "--processes"
+    )
+    record: Path | None = option(None, "Write every run to this JSON file.")
 
     def __post_init__(self) -> None:
         for name, least in (("tokens", 1), ("max_depth", 1), ("min_cells", 0), ("draft_layers", 1)):
@@ -60,7 +62,7 @@ class ProofOptions:
         at_least("--processes", self.num_processes, 1)
 
     def proof(self) -> Proof:
-        """The same in every process."""
+        """Make the proof; it is the same in every process."""
         from forerun.bench.prompts.named_prompts import named_prompts
         from forerun.bench.proof.proof import Proof, proof_methods
 
@@ -73,7 +75,7 @@ class ProofOptions:
         return Proof(llm, prompts, methods, self.max_depth, self.tokens, self.seed, self.min_cells)
 
     def _load(self, prompts: Sequence[NamedPrompt]) -> tuple[LLM, Path]:
-        """With a context for the longest of the prompts, and no longer."""
+        """Load the model with a context for the longest prompt; return it and its path."""
         from forerun.bench.proof.proof import MOST_AT_ONCE
         from forerun.cli.pull import pull_with_progress
         from forerun.engine.setup.kernel_choice import is_on_gpu
@@ -95,10 +97,12 @@ class ProofOptions:
 
 @takes(options=bundle(ProofOptions))
 def proof(options: ProofOptions) -> None:
-    """Run a covering sample of prompts, drafters, trees, options, depths and batches against plain
-    decoding.
+    """Check that speculation gives the same tokens as plain decoding.
 
-    Every pair of choices appears together at least once. Exit code 1 if one token differs.
+    The runs cover prompts, drafters, trees, sampling options, depths and batches.
+    Every pair of choices appears together at least once.
+
+    Exit code 1 if a token differs.
     """
     from forerun.bench.proof.parts import Parts
 
@@ -109,7 +113,7 @@ def proof(options: ProofOptions) -> None:
         "num_plain_runs": sample.num_plain,
         "instruction_set": os.environ.get("FORERUN_CPU") or None,
     }
-    for name in ("model", "heads", "device", "record"):  # said elsewhere, or of this machine
+    for name in ("model", "heads", "device", "record"):  # recorded elsewhere, or local
         del settings[name]
     head = record_head(options.model, settings) | {"measured": "proof", "kernels": sample.kernels}
     report = Report(options.record, head)
@@ -120,7 +124,7 @@ def proof(options: ProofOptions) -> None:
 
 @dataclass
 class Report:
-    """`path` receives what was run so far, now and then and when it stops."""
+    """The runs so far; written to `path` every half minute and at the end."""
 
     path: Path | None
     head: dict[str, Any]
@@ -141,7 +145,7 @@ class Report:
                     written = self.clock()
             self.is_complete = True
         except KeyboardInterrupt:
-            say("interrupted: what was run is kept", err=True)
+            say("interrupted: the finished runs are kept", err=True)
         self.write()
 
     def write(self) -> None:
@@ -155,7 +159,7 @@ class Report:
 
 
 def conclude(report: Report) -> None:
-    """A line of figures, and the exit code."""
+    """Print the runs that differ and a summary; exit with the code that they deserve."""
     from forerun.bench.proof.proof import summary
 
     found = summary(report.cells)

@@ -15,17 +15,15 @@ from forerun.models.download.store import default_cache_dir
 def pull(
     model: Annotated[
         str,
-        typer.Argument(
-            help="A name that `forerun models` lists, or a hub id: org/name, org/name:Q8_0."
-        ),
+        typer.Argument(help="Name from `forerun models`, or a hub id: org/name, org/name:Q8_0."),
     ] = "smollm2-135m",
 ) -> None:
-    """Download a model, check it, and keep it."""
+    """Download a model once, and verify it."""
     say(str(pull_with_progress(model, default_cache_dir())))
 
 
 def pull_with_progress(model: str, folder: Path) -> Path:
-    """Where the model lies now; a bar on stderr shows what is fetched."""
+    """Download a model with a progress bar on stderr; return its path."""
     from rich.console import Console
     from rich.progress import DownloadColumn
 

@@ -31,20 +31,20 @@ def serve(
     engine: EngineConfig,
     config: ServerConfig,
     model_name: Annotated[
-        str | None, typer.Argument(metavar="MODEL", help="The same as --model.")
+        str | None, typer.Argument(metavar="MODEL", help="Model to serve, like --model.")
     ] = None,
     show_fields: Annotated[
         bool,
         typer.Option(
             "--show-fields",
-            help="Print what becomes of each field, and exit.",
+            help="Print how each request field is treated, and exit.",
             show_envvar=False,
         ),
     ] = False,
 ) -> None:
-    """Answer OpenAI's clients over HTTP.
+    """Serve a model over HTTP, with OpenAI's and Anthropic's APIs.
 
-    Each option may be set in the environment as well: --max-num-seqs as FORERUN_SERVE_MAX_NUM_SEQS.
+    Each option may also be set in the environment: --max-num-seqs as FORERUN_SERVE_MAX_NUM_SEQS.
     """
     try:
         from forerun.server.fields import markdown
@@ -58,7 +58,7 @@ def serve(
         return
     model = _model(model_name, str(engine.model))
     if not _is_ours(model):
-        # Refuses what is not here, before anybody is told of a port.
+        # Reject a missing model before a port is announced.
         find_model(model, default_cache_dir())
     config = replace(config, names=config.names or (_short_name(model),))
 
@@ -70,17 +70,17 @@ def serve(
         say(_welcome(address, config, llm), err=True)
 
     def on_listening(address: str) -> None:
-        """On stdout, for whoever started us and wants to know the port."""
+        """Announce the address on stdout, for a program that started the server."""
         print(f"listening on {address}", flush=True)
-        if not sys.stderr.isatty():  # where nobody sees the bars
-            fetches = "fetches it and " if _is_ours(model) else ""
-            say(f"loading {model}; a first start {fetches}compiles its kernels", err=True)
+        if not sys.stderr.isatty():  # a log shows no progress bars
+            fetches = "downloads it and " if _is_ours(model) else ""
+            say(f"loading {model}; the first start {fetches}compiles its kernels", err=True)
 
     def on_draining(num_open: int) -> None:
         num = f"{num_open} request{'s' if num_open > 1 else ''}"
-        limit = f"up to {config.drain_timeout_s:g} s"
-        with suppress(CannotPrint):  # whoever read the log may be gone
-            say(f"finishing {num}, {limit}; ^C or SIGTERM once more ends the wait", err=True)
+        limit = f"for up to {config.drain_timeout_s:g} s"
+        with suppress(CannotPrint):  # the reader of the log may be gone
+            say(f"finishing {num} {limit}; a second ^C or SIGTERM ends the wait", err=True)
 
     run_server(config, load_model, on_listening, on_ready, on_draining)
 
@@ -94,27 +94,27 @@ def _model(argument: str | None, option: str) -> str:
 
 
 def _short_name(model: str) -> str:
-    """A path's last part; any other name as it is."""
+    """Return the last part of a path, and any other name as it is."""
     return Path(model).resolve().name if Path(model).exists() else model
 
 
 def _pull_if_ours(model: str) -> None:
-    """So that a newcomer needs one command."""
+    """Download a model of our own list, so that a first start needs one command."""
     if _is_ours(model):
         pull_with_progress(model, default_cache_dir())
 
 
 def _is_ours(model: str) -> bool:
-    """A name of our own list, which is fetched."""
+    """Whether `model` is a name of our own list, which can be downloaded."""
     from forerun.models.download.sources import SOURCES
 
     return model in SOURCES and not Path(model).exists()
 
 
 def _welcome(address: str, config: ServerConfig, llm: LLM) -> str:
-    """What is served, and a command that works when it is pasted."""
+    """Return what is served, and a curl command that works when pasted."""
     name, where, socket = config.names[0], address, ""
-    for everywhere in ("//0.0.0.0:", "//[::]:"):  # no address to go to
+    for everywhere in ("//0.0.0.0:", "//[::]:"):  # not an address to connect to
         where = where.replace(everywhere, "//127.0.0.1:")
     if config.uds is not None:
         scheme = "https" if config.tls_cert else "http"
@@ -125,7 +125,7 @@ def _welcome(address: str, config: ServerConfig, llm: LLM) -> str:
     body = shlex.quote(f'{{"model": {json.dumps(name)}, {question}}}')
     page = f"page: {where}/\n" if config.page and not socket else ""
     return (
-        f"ready: {name} at {address}/v1 · {llm.max_num_seqs} at once, context "
+        f"ready: {name} at {address}/v1 · {llm.max_num_seqs} requests at once, context "
         f"{llm.max_model_len} · speculation {_guesses(llm)}\n"
         f"{page}try: curl {insecure}{socket}{where}/v1/chat/completions{key} "
         f"-H 'Content-Type: application/json' -d {body}"
@@ -133,11 +133,11 @@ def _welcome(address: str, config: ServerConfig, llm: LLM) -> str:
 
 
 def _guesses(llm: LLM) -> str:
-    """Who guesses how deep, and who does not, and why."""
+    """Return the drafters and their depth, and those that are left out, with the reason."""
     speculation = llm.engine.core.speculation
     if speculation is None:
         return "off"
     names = ", ".join(speculation.methods)
     without = "".join(f"; not {name}: {why}" for name, why in speculation.left_out.items())
-    names = names or "by predictions and grammars alone"
+    names = names or "predictions and grammars only"
     return f"{names}, depth {speculation.ceiling.depth}{without}"

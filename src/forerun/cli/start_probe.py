@@ -1,5 +1,5 @@
-"""The command line as it is, with a note left behind: what it took, when the weights were in
-memory, and torch or not.
+"""Run the command line, then write to a file what it took: memory, CPU time, when the weights were
+loaded, and whether torch was imported.
 
 python -m forerun.cli.start_probe NOTE generate "Once upon a time"
 """
@@ -18,9 +18,9 @@ from forerun.models.llama import LlamaModel
 
 
 def peak_bytes(status: Path = Path("/proc/self/status")) -> int | None:
-    """The most memory this process ever held, mapped files included; None where nobody counts.
+    """Return the most memory this process ever held, mapped files included; None if not known.
 
-    Not `ru_maxrss`: that includes whoever started the process.
+    Not `ru_maxrss`: that includes the memory of the process that started this one.
     """
     try:
         found = re.search(r"VmHWM:\s*(\d+) kB", status.read_text())
@@ -30,7 +30,7 @@ def peak_bytes(status: Path = Path("/proc/self/status")) -> int | None:
 
 
 class NotedModel(LlamaModel):
-    """When the first one was loaded, by `time.perf_counter`."""
+    """A `LlamaModel` that notes when the first one was loaded, by `time.perf_counter`."""
 
     loaded_at: float | None = None
 
@@ -45,7 +45,7 @@ if __name__ == "__main__":
     note = Path(sys.argv.pop(1))
     import forerun.engine.api.llm as llm
 
-    vars(llm)["LlamaModel"] = NotedModel  # it looks on, and nothing else
+    vars(llm)["LlamaModel"] = NotedModel  # only notes the time
     try:
         main()
     finally:

@@ -1,4 +1,4 @@
-"""Whatever guesses for the target. One file each, one protocol."""
+"""Drafters: everything that guesses tokens for the target. One protocol, one file each."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ from forerun.drafters.prompt_lookup import PromptLookup
 from forerun.drafters.random_tokens import RandomTokens
 from forerun.drafters.suffix import SuffixLookup
 
-OWN: Final = (PREDICTION, GRAMMAR)  # drafters that guess from what a request brings
+OWN: Final = (PREDICTION, GRAMMAR)  # drafters that guess from an option of the request
 
 __all__ = [
     "GRAMMAR",

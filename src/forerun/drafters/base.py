@@ -1,4 +1,4 @@
-"""What a drafter is, and what it may look at."""
+"""The drafter protocols, and the view of a request that drafters get."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from forerun.types import FloatArray, Grammar, Proposal, SamplingParams, Verdict
 
 Memory = TypeVar("Memory")
 
-NOBODY: Final = -1  # the id of texts that are run for their time: they are nothing to learn from
+NOBODY: Final = -1  # the id of requests that only measure time: drafters learn nothing from them
 
 
 class RequestView(Protocol):
-    """A request as drafters see it: committed history, and nothing that they could change."""
+    """A request as drafters see it: committed history, read-only."""
 
     @property
     def id(self) -> int: ...
@@ -32,22 +32,22 @@ class RequestView(Protocol):
 
     @property
     def tokens(self) -> Sequence[int]:
-        """Prompt, then output; the last one is emitted but not yet scored by the target."""
+        """Prompt, then output; the last token is emitted, but the target has not run on it yet."""
 
     @property
     def params(self) -> SamplingParams: ...
 
     @property
     def cache_salt(self) -> str | None:
-        """Whose request it is: only requests with the same key may share what they wrote."""
+        """Only requests with the same salt may share prefixes and outputs."""
 
     @property
     def prediction(self) -> Sequence[int]:
-        """What the caller expects the output to be; empty if nothing."""
+        """The output that the caller expects; empty without a prediction."""
 
     @property
     def grammar(self) -> Grammar | None:
-        """What the output must look like, if not everything will do."""
+        """The constraint on the output; None if it is unconstrained."""
 
     @property
     def noise(self) -> Noise: ...
@@ -57,19 +57,19 @@ class RequestView(Protocol):
 
 
 def context_of(request: RequestView) -> Context:
-    """Its committed tokens, as options read them."""
+    """Return the request's committed tokens as sampling options read them."""
     return Context(request.prompt, request.output, request.grammar)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a request may spend on guesses this round; depth 0 is an answer.
+    """What a request may spend on guesses this round; depth 0 means no guesses.
 
-    A tree has up to `num_branches` children at the root, each continued as a chain, or as many
-    nodes in another shape: at most depth · num_branches. `first_draw` keeps the draws of drafters
-    that guess for the same round apart in the random stream. A guess whose chance, with all before
-    it, is below `least_chance` takes more time than it brings: a drafter that knows may leave it
-    out, if it is picked. One that was drawn is never left out for what it is.
+    A tree has at most depth · num_branches nodes, by default `num_branches` children of the root,
+    each continued as a chain. `first_draw` keeps the draws of drafters that guess for the same
+    round apart in the random stream. A guess takes more time than it saves if the chance that it
+    and all guesses before it are accepted is below `least_chance`. A drafter may leave out such a
+    guess if it was picked, never if it was drawn: that would change q.
     """
 
     depth: int
@@ -80,49 +80,51 @@ class Budget:
 
 @dataclass(frozen=True)
 class Target:
-    """The model that is served, and that drafters guess for."""
+    """The served model, which drafters guess for."""
 
     model: LlamaModel
     tokenizer: Tokenizer
     cache_dir: Path | None  # where pulled models are
-    heads: tuple[Path, ...] = ()  # those of the package that were trained for it
-    phrases: Path | None = None  # the package's book of what it says
+    heads: tuple[Path, ...] = ()  # the package's heads that were trained for this model
+    phrases: Path | None = None  # the package's phrase book of this model
 
 
 class Drafter(Protocol):
-    """Guesses ahead. It owns its state, and a proposal is a value: nobody else's is touched.
+    """Guesses tokens ahead of the target. It changes no state but its own; a proposal is a value.
 
     begin → (propose → commit)* → end          for each request, in any interleaving
     """
 
     @property
     def picks(self) -> bool:
-        """Whether guesses are picked, never drawn, and nothing is kept of a proposal: then it may
-        be asked in every round, and its answer be used in part or not at all."""
+        """Whether all guesses are picked, never drawn, and `propose` leaves no state behind. Such a
+        drafter may be asked in every round, and its proposal used in part or not at all."""
 
     @property
     def num_requests(self) -> int:
-        """Requests that it remembers something of; 0 once all have ended."""
+        """Requests that the drafter has state for; 0 once all have ended."""
 
     def begin(self, request: RequestView) -> None:
-        """A prompt arrived."""
+        """Start on a request, again if it was preempted."""
 
     def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
-        """One proposal per request, in order; an empty one where there is nothing to say."""
+        """Return one proposal per request, in order; an empty one if there is no guess."""
 
     def commit(self, request: RequestView, verdict: Verdict) -> None:
-        """`verdict.tokens` are now part of `request.tokens`; `verdict.path` are nodes of the
-        latest proposal of *this* drafter, or () if it made none."""
+        """Take note of `verdict.tokens`, which `request.tokens` ends with.
+
+        `verdict.path` are the accepted nodes of *this* drafter's latest proposal, () if none."""
 
     def end(self, request: RequestView) -> None:
-        """The request is gone, finished or not; forget it."""
+        """Forget the request, which has finished or was cancelled."""
 
 
 class OneByOne(ABC, Generic[Memory]):
-    """Most of a drafter that guesses for each request by itself, from what it remembers of it and
-    from the request's own tokens: `_remember` and `_guess` are all that is left to write."""
+    """Base class of drafters that guess for each request separately, from its tokens and a memory.
 
-    says_chances = False  # of all its guesses
+    Subclasses implement `_remember`, which makes a new request's memory, and `_guess`."""
+
+    says_chances = False  # whether every guess comes with a chance
 
     def __init__(self) -> None:
         self._memories: dict[int, Memory] = {}
@@ -141,7 +143,7 @@ class OneByOne(ABC, Generic[Memory]):
         ]
 
     def commit(self, request: RequestView, verdict: Verdict) -> None:
-        """Nothing to do, so nobody calls it: `_guess` reads the new tokens from the request."""
+        """Do nothing: `_guess` reads new tokens from the request. `GuardedDrafters` skips it."""
 
     def end(self, request: RequestView) -> None:
         self._memories.pop(request.id, None)
@@ -155,61 +157,62 @@ class OneByOne(ABC, Generic[Memory]):
 
 @runtime_checkable
 class HintingDrafter(Drafter, Protocol):
-    """A drafter that sees at a glance where it has nothing to say: then it is not asked."""
+    """A drafter that can tell cheaply that it has no guess; it is then not asked for a proposal."""
 
     def may_guess(self, request: RequestView, budget: Budget) -> bool:
-        """False only where `propose` would have no guess, as far as a glance can tell."""
+        """Return False only if `propose` would return no guess; True may turn out wrong."""
 
 
 @runtime_checkable
 class CachedDrafter(Drafter, Protocol):
-    """A drafter with a cache of its own, which takes its memory beside the target's.
+    """A drafter with a KV cache of its own, in memory beside the target's.
 
-    It lets requests in by itself: where there is no room, it has nothing to say.
+    It admits requests by itself: without room for a request it returns an empty proposal.
     """
 
     @property
     def max_len(self) -> int:
-        """The longest text that it can continue."""
+        """The longest text that the drafter can continue."""
 
     @property
     def row_bytes(self) -> int:
-        """What a token takes in its cache."""
+        """Bytes that one token takes in the drafter's cache."""
 
     def num_pages_in_use(self) -> int:
-        """Of its cache; 0 once all requests have ended."""
+        """Return the pages in use in the drafter's cache; 0 once all requests have ended."""
 
     def allocate(self, num_pages: int, page_size: int) -> None:
         """Make the cache, before the first request."""
 
     def has_room_for(self, request: RequestView) -> bool:
-        """Whether it could guess for it now."""
+        """Return whether the cache has room to guess for the request."""
 
     def is_waiting(self, request: RequestView) -> bool:
-        """Whether it was asked and had no room, or has not yet read all of the text: then its
-        silence says nothing about its guesses."""
+        """Return whether the last proposal was empty for want of room, or because the text is not
+        read to its end yet. Such a proposal says nothing about the drafter's guesses."""
 
     def evict(self, request: RequestView) -> None:
-        """The request was preempted: give up its rows, they are fed again when they are needed."""
+        """Give up the rows of a preempted request; they are fed again when needed."""
 
 
 @runtime_checkable
 class TappedDrafter(Drafter, Protocol):
-    """A drafter that looks at the target's hidden states.
+    """A drafter that reads the target's hidden states.
 
-    It hears of every row that the target computes for a request, from the first that was not in
-    the target's cache: what others computed before is never handed out, so guesses may be worse
-    there, and a row may come again after a preemption.
+    It gets the hidden states of every committed token that the target runs for a request. Tokens
+    found in the target's prefix cache do not run, so theirs never come, and guesses may be worse
+    there. After a preemption the same positions come again.
     """
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """After how many of the target's layers it taps: `models.llama.Taps`."""
+        """The tapped layers, numbered as in `models.llama.Taps`."""
 
     def num_behind(self, request: RequestView) -> int:
-        """Hidden states that its next answer reads first: where they are many, how long that takes
-        says nothing about its guesses."""
+        """Return how many hidden states the next `propose` has to read first. If they are many, the
+        time of that call says nothing about the cost of guesses."""
 
     def tapped(self, request: RequestView, start: int, rows: Mapping[int, FloatArray]) -> None:
-        """`rows` [n, E] by layer are the hidden states at positions `start` … `start` + n - 1,
-        whose tokens are committed; `commit` follows if any were emitted."""
+        """Take the hidden states at positions `start` … `start` + n - 1: `rows` [n, E] by layer.
+
+        Their tokens are committed. `commit` follows if the pass emitted tokens."""

@@ -1,4 +1,4 @@
-"""Drafters made of drafters."""
+"""Drafters that combine several drafters."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Final
 from forerun.drafters.base import Budget, CachedDrafter, Drafter, RequestView, TappedDrafter
 from forerun.types import ROOT, FloatArray, Proposal, ProposalBuilder, Verdict
 
-# Draws that a single drafter may make in a round; the next one starts after them.
+# Draws of a round's random stream that are reserved for each part.
 _DRAWS_EACH: Final = 1 << 16
 
 
 class _Several:
-    """What both combinations share: their parts, and who guessed which nodes."""
+    """Base class: the parts, and which part guessed which nodes."""
 
     picks = False
 
     def __init__(self, drafters: Sequence[Drafter]) -> None:
         self.parts = tuple(drafters)
-        # For each request and part: node of the combined proposal -> node of the part's own.
+        # By request id, for each part: node of the combined proposal -> node of the part's own.
         self._nodes: dict[int, list[dict[int, int]]] = {}
 
     @property
@@ -33,7 +33,7 @@ class _Several:
             drafter.begin(request)
 
     def commit(self, request: RequestView, verdict: Verdict) -> None:
-        """Each part hears how far the text followed *its* guesses."""
+        """Tell each part which of *its own* guesses were accepted."""
         maps = self._nodes.pop(request.id, [{} for _ in self.parts])
         for drafter, nodes in zip(self.parts, maps, strict=True):
             own = tuple(nodes[node] for node in verdict.path if node in nodes)
@@ -59,7 +59,7 @@ class _Several:
 
     @property
     def max_len(self) -> int:
-        """As far as one of the parts can see."""
+        """The longest text that any part can continue."""
         if len(self._cached) < len(self.parts):
             return sys.maxsize
         return max(drafter.max_len for drafter in self._cached)
@@ -76,7 +76,7 @@ class _Several:
             drafter.allocate(num_pages, page_size)
 
     def has_room_for(self, request: RequestView) -> bool:
-        """A part that has none is silent; the others guess."""
+        """Return whether any part could guess; parts without room return empty proposals."""
         has_room = [drafter.has_room_for(request) for drafter in self._cached]
         return len(has_room) < len(self.parts) or any(has_room)
 
@@ -94,7 +94,7 @@ class _Several:
 
 
 class Hybrid(_Several):
-    """Cheap first: each drafter is asked only where those before it were silent."""
+    """Takes the first part's guesses; asks the next part only for requests still without any."""
 
     def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
         found = [Proposal.empty() for _ in requests]
@@ -111,7 +111,7 @@ class Hybrid(_Several):
 
 
 class Merge(_Several):
-    """The chains of several drafters in one prefix tree (Miao et al. 2024, SpecInfer)."""
+    """Merges the proposals of all parts into one prefix tree (Miao et al. 2024, SpecInfer)."""
 
     def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
         rows = []
@@ -127,7 +127,7 @@ class Merge(_Several):
         builder = ProposalBuilder()
         maps: list[dict[int, int]] = []
         for proposal in proposals:
-            merged_of = {ROOT: ROOT}  # the part's node -> the tree's
+            merged_of = {ROOT: ROOT}  # node of the part's proposal -> node of the merged one
             for draw in proposal.draws:
                 parent = merged_of[proposal.tree.parents[draw.node]]
                 token = proposal.tokens[draw.node]

@@ -1,4 +1,4 @@
-"""A smaller model of the same tokenizer, or the target's own first layers."""
+"""The drafter over a smaller model with the same tokenizer, or the target's own first layers."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from forerun.types import ROOT, Acceptance, IntArray, Proposal, Span, Tree, Verd
 
 
 class DraftModel(OwnCache[Row]):
-    """Batched over requests: one pass per level of the trees.
+    """Guesses with a model of its own, batched over requests: one pass per level of the trees.
 
-    Rejected guesses are cut from the cache at commit; nothing is fed before it is needed: the
-    prompt at the first proposal, and after a full accept the last guess, which was never fed,
+    Rejected guesses are cut from the cache at commit. Tokens are fed when a proposal needs them:
+    the prompt at the first one, and after a full accept the last guess, which was never fed,
     together with the bonus token.
     """
 
@@ -41,7 +41,7 @@ class DraftModel(OwnCache[Row]):
         self._cache = self._model.new_cache(num_pages, page_size)
 
     def begin(self, request: RequestView) -> None:
-        """A request that was preempted begins again; then its row is there, and empty."""
+        """Make the request's row; after a preemption it is there already, and empty."""
         if request.id not in self._rows:
             self._rows[request.id] = Row(self._cache.new_table())
 
@@ -59,7 +59,7 @@ class DraftModel(OwnCache[Row]):
     def _propose(
         self, requests: Sequence[RequestView], budgets: Sequence[Budget]
     ) -> list[Proposal]:
-        for request in requests:  # it may be asked again, after another drafter or it itself threw
+        for request in requests:  # asked again after an error, it must feed the last token again
             self._rows[request.id].cut(max(0, len(request.tokens) - 1))
         within = self._let_in(requests, map(self._within, requests, budgets))
         growths = [Growth(r, b) for r, b in zip(requests, within, strict=True)]
@@ -77,7 +77,7 @@ class DraftModel(OwnCache[Row]):
         return [growth.proposal() for growth in growths]
 
     def _within(self, request: RequestView, budget: Budget) -> Budget:
-        """No deeper than the draft model's own context reaches; nothing after no text at all."""
+        """Limit the depth to the draft model's context; 0 for an empty text or unknown tokens."""
         if not request.tokens or not self._knows(request):
             return Budget(0)
         room = self.max_len - len(request.tokens) + 1
@@ -85,16 +85,16 @@ class DraftModel(OwnCache[Row]):
         return replace(budget, depth=depth)
 
     def _knows(self, request: RequestView) -> bool:
-        """Whether its table, which may end before the target's, has all that is not fed yet."""
+        """Return whether all unfed tokens are in the model's vocabulary, which may be smaller."""
         num_known = self._model.config.vocab_size
         if num_known >= self._vocab_size:
             return True
         return all(t < num_known for t in request.tokens[self._rows[request.id].num_committed :])
 
     def _catch_up(self, asked: Sequence[tuple[RequestView, Growth]]) -> dict[int, Scores]:
-        """Feed what was committed since, at most `MAX_KNOWN` tokens in all, the shortest first.
+        """Feed committed tokens that have no row yet: at most `MAX_KNOWN`, shortest backlog first.
 
-        What follows the last token of each request, by id, where all of it is fed now.
+        Returns the scores after the last token, by id of each request that is now fed to its end.
         """
         left = max(MAX_KNOWN, len(asked))
         spans: dict[int, Span] = {}
@@ -127,8 +127,10 @@ class DraftModel(OwnCache[Row]):
     def _draws(
         self, request: RequestView, growth: Growth, nodes: Sequence[int]
     ) -> CoupledDraws | None:
-        """Single coupled guesses are draws with the target's noise; for all else the law itself
-        is needed, and where the model knows tokens that the target does not, they must go first."""
+        """Return single coupled guesses as draws with the target's noise, made where logits are.
+
+        None if the host needs the logits: for siblings, for other verifiers, and to cut off ids
+        that the target does not have."""
         params = request.params
         is_single = params.acceptance is Acceptance.COUPLED and growth.num_siblings == 1
         if not is_single or self._model.config.vocab_size > self._vocab_size:
@@ -140,7 +142,7 @@ class DraftModel(OwnCache[Row]):
     def _extend(
         self, growing: Sequence[tuple[RequestView, Growth]], scores: Sequence[Scores]
     ) -> None:
-        """Guess below every node of the current level; `scores` are in the order of the nodes."""
+        """Guess below every node of each level; `scores` are in the order of these nodes."""
         rows = iter(scores)
         for request, growth in growing:
             growth.extend([self._law(request, path, next(rows)) for _, path in growth.level])
@@ -152,7 +154,7 @@ class DraftModel(OwnCache[Row]):
         return DraftLaw.served(scores.row(0), request, path, self._vocab_size)
 
     def _feed(self, growing: Sequence[tuple[RequestView, Growth]]) -> list[Scores]:
-        """One pass over the newest nodes of every tree."""
+        """Run one pass over the newest nodes of every tree."""
         rows, draws = [], []
         for request, growth in growing:
             row = self._rows[request.id]
@@ -171,7 +173,9 @@ class DraftModel(OwnCache[Row]):
     def _next_slots(
         self, growths: Sequence[tuple[int, Growth]]
     ) -> tuple[IntArray | None, ...] | None:
-        """Where guesses go, if all that are made now are fed one by one; by request id."""
+        """Return the slots of the next guesses, so that the kernels may begin the next pass early.
+
+        `growths` are by request id. None unless every growth goes on as a chain."""
         if not self._model.kernels.begins_early or not all(g.goes_on for _, g in growths):
             return None
         return next_slots((self._rows[idx].table, growth.num_ahead) for idx, growth in growths)

@@ -1,4 +1,4 @@
-"""The drafter that guesses along what a request's grammar leaves."""
+"""The drafter that guesses from a request's grammar."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from forerun.drafters.base import Budget, OneByOne, RequestView
 from forerun.types import Grammar, Proposal
 
 GRAMMAR: Final = "grammar"  # the drafter's name
-_FORCED: Final = 0.99  # it is all that fits, and the text may be cut off before
-_FADING: Final = 0.9  # of what is known of a choice, with every time it is met
+_FORCED: Final = 0.99  # chance of the only token that fits: the output may be cut off before it
+_FADING: Final = 0.9  # weight that a choice's older trials keep with each new one
 _MAX_KEPT: Final = 4096  # choices
-_FEW: Final = 512  # tokens: what stands between the parts of JSON is chosen among so many
+_FEW: Final = 512  # allowed tokens that still count as few, as between the parts of JSON
 
 
 class GrammarWalk(OneByOne["_Read"]):
-    """Keys of an object, the rest of a word: what must come is guessed, since a pass over it is
-    cheaper than one for each token. Where the grammar leaves a choice among few, what was chosen
-    behind the same mark the last time: a model hardly changes how it spaces and indents.
+    """Guesses forced tokens and, among few allowed tokens, the one that came there the last time.
 
-    Such habits are learnt from all requests. They are tokens without a letter or a digit, by
-    `spell`, which gives a token's bytes: nothing of what was written is kept. A guess is made while
-    it and all before it are right with at least `min_chance` and what the budget asks for. A
-    request without a grammar gets none.
+    Forced tokens are, for example, an object's keys: one pass over several is cheaper than a pass
+    for each. Among few allowed tokens the guess is a habit: the token that last followed the same
+    mark, since a model hardly changes how it spaces and indents.
+
+    Habits are learnt from all requests. Only marks are kept, tokens without a letter or a digit in
+    the bytes that `spell` returns, so nothing that an answer says reaches another request. A chain
+    ends where the chance that all its guesses are accepted falls below `min_chance` or the budget's
+    `least_chance`. A request without a grammar gets no guesses.
     """
 
     picks = says_chances = True
@@ -66,7 +68,7 @@ class GrammarWalk(OneByOne["_Read"]):
     def _next(
         self, grammar: Grammar, output: Sequence[int], more: Sequence[int] = ()
     ) -> tuple[int, float] | None:
-        """The token that comes next behind both, and how surely."""
+        """Return the token expected after `output` and `more`, and its chance; None if unknown."""
         if not grammar.binds(output, more):
             return None
         allowed = grammar.allowed_bits(output, more)
@@ -74,12 +76,12 @@ class GrammarWalk(OneByOne["_Read"]):
         if choice.forced is not None:
             return choice.forced, _FORCED
         habit = None if choice.number is None else self._habits.get(choice.number)
-        if habit is None or not allowed[habit.token // 8] >> habit.token % 8 & 1:  # equal by chance
+        if habit is None or not allowed[habit.token // 8] >> habit.token % 8 & 1:  # hash collision
             return None
         return habit.token, habit.chance
 
     def _choice(self, allowed: bytes, written: Sequence[int]) -> _Choice:
-        """Behind what was `written`."""
+        """Return the choice among the `allowed` tokens after the tokens `written`."""
         num, most = _counted(allowed)
         if num == 1:
             return _Choice(None, most)
@@ -89,7 +91,7 @@ class GrammarWalk(OneByOne["_Read"]):
         return _Choice(hash((allowed, mark)))
 
     def _learn(self, grammar: Grammar, output: Sequence[int], read: _Read) -> None:
-        is_bound = grammar.binds(output)  # else only before some reasoning
+        is_bound = grammar.binds(output)  # if not, it bound at most before the reasoning
         known = output[: read.num_tokens]
         for idx in range(read.num_tokens, len(output) if is_bound else 0):
             more = output[read.num_tokens : idx]
@@ -113,21 +115,23 @@ class GrammarWalk(OneByOne["_Read"]):
                 self._habits.popitem(last=False)
 
     def _is_content(self, token: int) -> bool:
-        """Letters, digits, parts of such that stand in no ASCII, and what is no text."""
+        """Return whether a token is no mark: it spells letters, digits, non-ASCII, or nothing."""
         spelled = self._spell(token)
         return not spelled or any(byte > 127 or chr(byte).isalnum() for byte in spelled)
 
 
 @lru_cache(maxsize=256)
 def _counted(allowed: bytes) -> tuple[int, int]:
-    """How many tokens fit, and the largest: asked about the same ones again and again."""
+    """Return how many tokens are allowed, and the largest. Cached, since the same sets recur."""
     bits = int.from_bytes(allowed, "little")
     return bits.bit_count(), bits.bit_length() - 1
 
 
 class _Choice(NamedTuple):
-    """`number` tells what may follow, and behind which mark; None where it is much, or where a
-    token is `forced`."""
+    """What the grammar leaves open at one place of an output.
+
+    `number` identifies the allowed tokens and the mark before them; it is None if many tokens are
+    allowed, or if only one is: `forced`."""
 
     number: int | None
     forced: int | None = None
@@ -135,14 +139,14 @@ class _Choice(NamedTuple):
 
 @dataclass
 class _Read:
-    """How much of an output was learnt from."""
+    """How much of an output habits were learnt from."""
 
     num_tokens: int = 0
 
 
 @dataclass
 class _Habit:
-    """What was chosen the last time, and how often it was what came."""
+    """The mark that came the last time, and how often the previous mark came again."""
 
     token: int
     num_right: float = 1.5

@@ -1,4 +1,4 @@
-"""Growing a proposal from laws, one level at a time."""
+"""Grow a proposal from draft laws, one level at a time."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from forerun.drafters.law import DraftLaw
 from forerun.types import ROOT, Proposal, ProposalBuilder
 
 Path = tuple[int, ...]  # the guesses from the root down to a node
-Ranked = tuple[int, float]  # a guess, and the logarithm of its share
-_NUM_RANKED: Final = 8  # children of a guess that may be worth one themselves
+Ranked = tuple[int, float]  # a guess, and the logarithm of its probability
+_NUM_RANKED: Final = 8  # candidates considered below each guess
 
 
 class Growth:
     """A proposal in the making: `num_branches` siblings at the root, then one guess below each.
 
-    Ask for a law after every path of `level`, hand them to `extend`, until `level` is empty. Nodes
-    are numbered level by level.
+    Until `level` is empty, call `extend` with the law after each path of `level`. Nodes are
+    numbered level by level.
     """
 
     def __init__(self, request: RequestView, budget: Budget) -> None:
@@ -32,7 +32,7 @@ class Growth:
         self.level: list[tuple[int, Path]] = [(ROOT, ())] if budget.depth else []
 
     def extend(self, laws: Sequence[DraftLaw | None]) -> None:
-        """One law for each path of `level`; None ends the branch there."""
+        """Guess below every node of `level`: one law for each of its paths; None ends a branch."""
         num = self.num_siblings
         below: list[tuple[int, Path]] = []
         for (node, path), law in zip(self.level, laws, strict=True):
@@ -45,24 +45,24 @@ class Growth:
 
     @property
     def num_siblings(self) -> int:
-        """Guesses that are made below each node of `level`."""
+        """Guesses to make below each node of `level`."""
         return self._budget.num_branches if self._depth == 0 else 1
 
     @property
     def is_full(self) -> bool:
-        """Whether the deepest guesses are made: nothing below them will be asked for."""
+        """Whether the deepest guesses are made, so that no more laws are needed."""
         return self._depth == self._budget.depth
 
     @property
     def goes_on(self) -> bool:
-        """Whether one guess is made below the root or a node, and another one below that."""
+        """Whether the next guess is single, and gets another one below it: a chain."""
         return (
             self.num_siblings == 1 and len(self.level) == 1 and self._depth + 1 < self._budget.depth
         )
 
     @property
     def num_ahead(self) -> int:
-        """Guesses of a chain that may still be fed, in this round and in one more like it."""
+        """The most guesses of a chain that may still be fed, in this round and one more like it."""
         return 2 * self._budget.depth - self._depth
 
     def proposal(self) -> Proposal:
@@ -72,7 +72,7 @@ class Growth:
 def grow(
     request: RequestView, budget: Budget, law_after: Callable[[Path], DraftLaw | None]
 ) -> Proposal:
-    """The proposal of a drafter that can say at once what it expects after any path."""
+    """Return the proposal of a drafter that knows the law after any path without a further pass."""
     growth = Growth(request, budget)
     while growth.level and not growth.is_full:
         growth.extend([law_after(path) for _, path in growth.level])
@@ -80,11 +80,13 @@ def grow(
 
 
 def grow_likeliest(budget: Budget, ranked: Callable[[Path, int], Sequence[Ranked]]) -> Proposal:
-    """A tree of the likeliest guesses wherever they stand, as many as the branches would hold
-    (EAGLE-2, Li et al. 2024). `ranked` gives some guesses after a path, at most so many: none of
-    them was drawn, so any may be left out."""
+    """Return the tree of the depth · num_branches likeliest guesses, whatever its shape (EAGLE-2,
+    Li et al. 2024).
+
+    `ranked(path, num)` returns up to `num` guesses after a path. They are picked, not drawn, so any
+    may be left out."""
     builder = ProposalBuilder()
-    waiting: list[tuple[float, Path, int]] = []  # by −log of the chance: path, parent
+    waiting: list[tuple[float, Path, int]] = []  # heap: −log of the path's chance, path, parent
 
     def ask(path: Path, node: int, unlikely: float) -> None:
         num = budget.num_branches if node == ROOT else _NUM_RANKED

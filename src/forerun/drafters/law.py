@@ -1,4 +1,4 @@
-"""A drafter's opinion about the next token, and guesses made from it."""
+"""A drafter's distribution over the next token, and guesses made from it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Guess = tuple[int, Probs | None]  # a token, and the q [V] it was drawn from
 
 @dataclass(frozen=True)
 class DraftLaw:
-    """Candidates by ascending id with their logits; all other tokens are excluded."""
+    """Candidate tokens in ascending order with their logits; all other tokens are excluded."""
 
     tokens: IntArray
     logits: Logits
@@ -45,16 +45,18 @@ class DraftLaw:
         vocab_size: int,
         tokens: IntArray | None = None,
     ) -> DraftLaw | None:
-        """From a model's logits after `path`, by the request's own options: of ids 0, 1, … or of
-        `tokens`, which ascend. None where the options allow none of these."""
+        """Return the law that the request's options make of a model's logits `row` after `path`.
+
+        `row` is for the ids 0, 1, … or for `tokens`, which ascend. None if the options allow none
+        of them, or if the grammar has ended."""
         ids = np.arange(min(len(row), vocab_size)) if tokens is None else tokens
         params = request.params
-        if params.temperature == 0:  # one-hot would leave no second-best to branch to
+        if params.temperature == 0:  # a one-hot law would leave no second-best to branch to
             params = params.before_argmax
         context = context_of(request).extended(path)
         if request.grammar is not None and request.grammar.is_over(context.output):
             return None
-        if context.changes_logits(params):  # by id
+        if context.changes_logits(params):  # these options index by the target's ids
             padded = np.full(vocab_size, -np.inf)
             padded[ids] = row[: len(ids)]
             try:
@@ -68,10 +70,10 @@ class DraftLaw:
     def guesses(
         self, request: RequestView, depth: int, num: int, draw_idx: Iterator[int]
     ) -> list[Guess]:
-        """Up to `num` siblings for the token that stands `depth` places after the committed ones.
+        """Return up to `num` siblings for the token at position len(request.tokens) + `depth`.
 
-        They are made the way the request judges them, to be accepted as often as can be: at
-        temperature 0 the best, coupled by the target's own noise, else drawn without
+        They are made in the way they are verified, to be accepted as often as possible: the best
+        at temperature 0, a choice by the target's own noise when coupled, else draws without
         replacement, each with its conditional q.
         """
         if request.params.temperature == 0:

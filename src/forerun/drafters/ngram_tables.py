@@ -17,11 +17,10 @@ Gram = tuple[int, ...]
 
 
 class NgramTables(OneByOne["_Counts"]):
-    """Guesses by the counts after the longest context that was seen; the counts are its q.
+    """Guesses by the counts after the longest known context; the normalised counts are q.
 
-    An order-n table looks at n − 1 tokens. Orders (1,) and (2,) are the paper's unigram and
-    bigram. `window` bounds memory, not reach: it holds that many tokens of a request, and what
-    leaves the window leaves the counts.
+    A table of order n has contexts of n − 1 tokens. Orders (1,) and (2,) are the paper's unigram
+    and bigram. Only the last `window` tokens of a request are counted, which bounds the memory.
     """
 
     picks = False
@@ -63,7 +62,7 @@ class _Counts:
     def __init__(self, orders: tuple[int, ...], window: int) -> None:
         self._window = window
         self._num_seen = 0
-        self._recent: list[int] = []  # the window; at most twice as long before it is cut
+        self._recent: list[int] = []  # ends with the window; cut when about twice as long
         self._first = 0  # where the window starts in `_recent`
         self._after: dict[int, dict[Gram, Counter[int]]] = {n: {} for n in orders}
 
@@ -76,7 +75,7 @@ class _Counts:
         self._num_seen = len(tokens)
 
     def after(self, path: Gram) -> Counter[int] | None:
-        """Followers of the longest known context that ends the text, `path` included."""
+        """Return the counts after the longest known context that ends the text and `path`."""
         for order, table in self._after.items():
             context = self._context(order - 1, path)
             if context is not None and context in table:
@@ -95,7 +94,7 @@ class _Counts:
                 self._change(order, end, change)
 
     def _forget_first(self) -> None:
-        """Take back every n-gram that starts with the oldest token."""
+        """Uncount every n-gram that starts with the oldest token."""
         for order in self._after:
             self._change(order, self._first + order - 1, -1)
         self._first += 1
@@ -104,7 +103,7 @@ class _Counts:
             self._first = 0
 
     def _change(self, order: int, end: int, change: int) -> None:
-        """Count the n-gram whose last token is at `end` once more, or once less."""
+        """Add `change` to the count of the n-gram whose last token is at `end`."""
         table = self._after[order]
         context = tuple(self._recent[end - order + 1 : end])
         followers = table.setdefault(context, Counter())

@@ -1,4 +1,4 @@
-"""What drafters with a cache of their own share: rows, and who gets how many of them."""
+"""Base of drafters with a cache of their own: its rows, and how many each request may have."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from forerun.cache import BlockTable, KVCache
 from forerun.drafters.base import Budget, RequestView
 from forerun.types import Proposal
 
-MAX_KNOWN: Final = 256  # known tokens fed per proposal, so that no prompt holds up a step for long
+MAX_KNOWN: Final = 256  # known tokens fed per `propose`, so that no prompt delays a step for long
 
 
 @dataclass
 class Row:
-    """One request in the drafter's cache.
+    """One request's part of the drafter's cache.
 
-    The first `num_committed` rows stand for committed tokens; nodes of the latest proposal that
-    were fed follow, in node order. What the request has beyond that is fed at the next proposal. A
-    long prompt takes several proposals; `num_promised` rows are kept for it meanwhile.
+    The first `num_committed` rows are of committed tokens. The fed nodes of the latest proposal
+    follow, in node order. Further committed tokens are fed at the next proposal. A long prompt
+    takes several proposals; meanwhile `num_promised` rows are kept free for the request.
     """
 
     table: BlockTable
     num_committed: int = 0
     num_promised: int = 0
-    is_waiting: bool = False  # when it was asked last
+    is_waiting: bool = False  # as of the last `propose`; see `CachedDrafter.is_waiting`
 
     @property
     def num_missing(self) -> int:
-        """Pages for what it was promised."""
+        """Pages still to be taken for the promised rows."""
         return self.table.num_missing(self.num_promised)
 
     def cut(self, num_rows: int) -> None:
-        """Forget all that was fed behind the first `num_rows` tokens."""
+        """Drop the rows after the first `num_rows` tokens, and those of uncommitted nodes."""
         self.num_committed = min(self.num_committed, num_rows)
         if self.table.length > self.num_committed:
             self.table.truncate_to(self.num_committed)
@@ -44,10 +44,11 @@ RowT = TypeVar("RowT", bound=Row)
 
 
 class OwnCache(ABC, Generic[RowT]):
-    """The part of a `CachedDrafter` that does not guess. Where the cache is full, or a prompt is
-    not yet read, it has nothing to say."""
+    """Everything of a `CachedDrafter` but the guessing.
 
-    _cache: KVCache  # once allocated
+    A request gets no guesses while the cache is full or its prompt is not fed to the end."""
+
+    _cache: KVCache  # set by `allocate`
 
     def __init__(self) -> None:
         self._rows: dict[int, RowT] = {}
@@ -68,7 +69,7 @@ class OwnCache(ABC, Generic[RowT]):
         try:
             return self._propose(requests, budgets)
         except BaseException:
-            for request in requests:  # whatever was fed half-way is forgotten
+            for request in requests:  # drop the rows of a half-made proposal
                 row = self._rows[request.id]
                 row.cut(row.num_committed)
             raise
@@ -79,7 +80,7 @@ class OwnCache(ABC, Generic[RowT]):
     ) -> list[Proposal]: ...
 
     def has_room_for(self, request: RequestView) -> bool:
-        """Whether it could guess for it now."""
+        """Return whether the free pages are enough for the request's tokens."""
         row = self._rows.get(request.id)
         num_tokens = len(request.tokens)
         if row is None:
@@ -97,7 +98,9 @@ class OwnCache(ABC, Generic[RowT]):
             row.num_promised = 0
 
     def _let_in(self, requests: Sequence[RequestView], budgets: Iterable[Budget]) -> list[Budget]:
-        """First come, first served: as deep as there are pages for, beside what is promised."""
+        """Limit each depth to the pages that are free and not promised to another request.
+
+        First come, first served. What each request gets becomes its promise."""
         left = self._cache.pool.num_free - sum(row.num_missing for row in self._rows.values())
         within = []
         for request, budget in zip(requests, budgets, strict=True):
@@ -115,5 +118,5 @@ class OwnCache(ABC, Generic[RowT]):
 
 
 def _num_rows(num_tokens: int, depth: int, budget: Budget) -> int:
-    """All known tokens, and all guesses but the deepest, which are never fed."""
+    """Return the rows of all known tokens and all guesses but the deepest, which are never fed."""
     return num_tokens + (depth - 1) * budget.num_branches

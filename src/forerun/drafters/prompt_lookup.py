@@ -1,6 +1,6 @@
-"""Prompt lookup: what followed the last time these words stood here?
+"""Prompt lookup: copy what followed the text's last n-gram where it occurred before.
 
-The longest n-gram that ends the text and stood in it before is continued as it went on then.
+The longest n-gram that occurs earlier is used, at its latest occurrence.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from forerun.drafters.base import Budget, OneByOne, RequestView
 from forerun.errors import InvalidOption
 from forerun.types import ROOT, Proposal, ProposalBuilder
 
-_MAX_ENDS: Final = 32  # earlier places that are looked at for each length, the latest first
+_MAX_ENDS: Final = 32  # earlier occurrences considered for each length, the latest first
 
 
 class PromptLookup(OneByOne["_IndexedText"]):
-    """Copies from this request's own text. No weights, no probabilities."""
+    """Copies from the request's own text, without weights or probabilities."""
 
     picks = True
 
@@ -49,14 +49,14 @@ class PromptLookup(OneByOne["_IndexedText"]):
 
 
 class _IndexedText:
-    """A growing text with, for each n-gram length, where each n-gram ended."""
+    """A growing text, and the ends of all occurrences of each of its n-grams, by length."""
 
     def __init__(self, lengths: range) -> None:
         self._tokens: list[int] = []
         self._ends: dict[int, dict[tuple[int, ...], list[int]]] = {n: {} for n in lengths}
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Index what is new. The n-gram that ends the text waits until something follows it."""
+        """Index the new tokens. The n-gram at the end is indexed once a token follows it."""
         for token in tokens[len(self._tokens) :]:
             end = len(self._tokens)
             for n, ends in self._ends.items():
@@ -65,9 +65,9 @@ class _IndexedText:
             self._tokens.append(token)
 
     def continuations(self, length: int) -> Iterator[list[int]]:
-        """What followed the text's last n-gram before: longest n first, then the most recent.
+        """Yield what followed the text's last n-gram before: longest n first, then latest.
 
-        Where that runs into the end of the text, the text repeats itself, and so do we.
+        A continuation that runs into the end of the text is repeated from its beginning.
         """
         if length == 0:
             return

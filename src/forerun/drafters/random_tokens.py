@@ -1,4 +1,4 @@
-"""Tokens at random: the paper's lower bound, and every verifier's worst case."""
+"""Random tokens: the paper's lower bound, and every verifier's worst case."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forerun.types import Proposal
 
 
 class RandomTokens(OneByOne[None]):
-    """Uniform over the vocabulary; at temperature 0 it picks at random, too."""
+    """Guesses uniformly over the vocabulary, also at temperature 0."""
 
     picks = False
 
@@ -29,14 +29,14 @@ class RandomTokens(OneByOne[None]):
         def law_after(path: tuple[int, ...]) -> DraftLaw:
             if request.params.temperature > 0:
                 return DraftLaw(self._tokens, self._uniform, self._vocab_size)
-            # No draw is judged by its q at temperature 0, so a shared uniform biases nothing.
+            # At temperature 0 no guess is verified by its q, so siblings may share a uniform.
             u = request.noise.uniform(Stream.DRAFT, request.round_idx, len(path))
             return self._some(u, budget.num_branches)
 
         return grow(request, budget, law_after)
 
     def _some(self, u: float, num: int) -> DraftLaw:
-        """The `num` tokens from a random one on, equally good."""
+        """Return the law of `num` consecutive ids from a random one on, all equally likely."""
         num = min(num, self._vocab_size)
         first = min(int(u * self._vocab_size), self._vocab_size - num)
         return DraftLaw(self._tokens[first : first + num], self._uniform[:num], self._vocab_size)

@@ -1,6 +1,6 @@
-"""Suffix lookup: what followed the longest stretch of text that stood here before?
+"""Suffix lookup: copy what followed the longest earlier match with the end of the text.
 
-It looks in the request's own text and, for requests that carry a salt, in the earlier
+Matches are looked up in the request's own text and, for requests with a salt, in finished
 outputs of the same salt.
 """
 
@@ -20,10 +20,10 @@ from forerun.types import ROOT, Acceptance, Proposal, ProposalBuilder
 
 
 class SuffixLookup(OneByOne["_OwnText"]):
-    """Copies on from the longest match: as often followed, then as last followed.
+    """Continues the longest match with its most frequent follower, on a tie the most recent.
 
-    A guess is made while it and all before it are right with at least `min_chance` and what
-    the budget asks for, so a short match guesses little and a long one much.
+    A branch ends where the chance that all its guesses are accepted falls below `min_chance` or the
+    budget's `least_chance`, so a short match guesses little and a long one much.
     `max_shared_tokens` bounds what is kept of finished outputs, over all salts; 0 turns sharing
     off.
     """
@@ -56,7 +56,7 @@ class SuffixLookup(OneByOne["_OwnText"]):
 
     @property
     def num_shared_tokens(self) -> int:
-        """Tokens of finished outputs that are kept now."""
+        """Tokens of finished outputs that are kept."""
         return len(self._history)
 
     def _remember(self, request: RequestView) -> _OwnText:
@@ -72,9 +72,11 @@ class SuffixLookup(OneByOne["_OwnText"]):
         super().end(request)
 
     def may_guess(self, request: RequestView, budget: Budget) -> bool:
-        """Not where the last two tokens never stood together before and the last one, by itself,
-        is not trusted enough. Else it reads what is new of the text, and knows: what an answer
-        takes does not depend on how long nobody asked."""
+        """Return whether a guess is likely enough.
+
+        If the last two tokens are a new pair, and the last one alone is not trusted, the pair table
+        is enough to tell. Otherwise the automaton reads the new tokens here, so that the time of
+        `propose` does not depend on how long the drafter was not asked."""
         text = self._memories[request.id]
         text.pairs.extend(request.tokens)
         least_chance = max(self._min_chance, budget.least_chance)
@@ -101,7 +103,7 @@ class SuffixLookup(OneByOne["_OwnText"]):
         for found, token in self._openings(request, text):
             if token in branches:
                 continue
-            # The first guess has its context's chance; its siblings share what that leaves.
+            # The first branch has its context's chance; its siblings get what that leaves.
             if not branches:
                 source, match = found
                 chance = text.trust.chance(match.length, source.is_unanimous(match))
@@ -114,7 +116,7 @@ class SuffixLookup(OneByOne["_OwnText"]):
         return builder.build()
 
     def _openings(self, request: RequestView, text: _OwnText) -> Iterator[tuple[_Found, int]]:
-        """Every token that may come next, with its context: the longest contexts first."""
+        """Yield every token that may come next, with its context; longest contexts first."""
         for source, match in self._found(request, text):
             while match.length >= self._min_match:
                 for token in source.followers(match):
@@ -123,7 +125,7 @@ class SuffixLookup(OneByOne["_OwnText"]):
                 match = source.shorter(match)
 
     def _found(self, request: RequestView, text: _OwnText) -> list[_Found]:
-        """Where to look, the longest match first; the request's own text wins a tie."""
+        """Return the matches in each source, longest first; on a tie the own text comes first."""
         own = text.automaton
         found = [_Found(own, own.continued(own.repeated_tail()))]
         if others := list(self._shared(request)):
@@ -145,7 +147,7 @@ class SuffixLookup(OneByOne["_OwnText"]):
         text: _OwnText,
         chance: float,
     ) -> None:
-        """Guess `token`, which comes with `chance`, and then the best of each longer context."""
+        """Guess `token`, which comes with `chance`, then each longer context's best follower."""
         source, match = found
         node, chance_of_all, trust = ROOT, chance, text.trust
         least_chance = max(self._min_chance, budget.least_chance)
@@ -167,22 +169,22 @@ class SuffixLookup(OneByOne["_OwnText"]):
 
 
 class _Found(NamedTuple):
-    """A context, and the text it was found in."""
+    """A context, and the automaton of the text that it was found in."""
 
     source: SuffixAutomaton
     match: Match
 
 
 class _OwnText:
-    """A request's text, and how well its output was predicted so far: by what others wrote, as far
-    as that was asked, else by itself."""
+    """A request's text, and how well its output was predicted so far: by shared outputs where
+    guesses came from them, else by the text itself."""
 
     def __init__(self, prompt_len: int, max_match: int) -> None:
         self._prompt_len = prompt_len
         self.automaton = SuffixAutomaton(max_match)
         self.pairs = TokenPairs()
         self.trust = Trust()
-        self.predicted: deque[tuple[_Found, int]] = deque()  # others' contexts, and what they say
+        self.predicted: deque[tuple[_Found, int]] = deque()  # shared contexts, and their guesses
 
     def extend(self, tokens: Sequence[int]) -> None:
         self.automaton.extend(tokens[len(self.automaton) : self._prompt_len])
@@ -191,7 +193,7 @@ class _OwnText:
             self.automaton.append(token)
 
     def own_chance(self, min_match: int) -> float | None:
-        """Of the best guess from what was read of this text, if there is one."""
+        """Return the chance of the best guess from the text read so far; None without a match."""
         match = self.automaton.continued(self.automaton.repeated_tail())
         if match.length < min_match:
             return None
@@ -210,9 +212,9 @@ class _OwnText:
 
 
 def may_share(request: RequestView) -> bool:
-    """Whether others' outputs can be guessed from without bending the request's law.
+    """Return whether guesses from outputs of other requests leave the request's law intact.
 
-    `rejection` needs guesses that know nothing of the noise they are judged by, and an earlier
+    `rejection` needs guesses that are independent of the noise that verifies them, but an earlier
     request with the same seed had the same noise.
     """
     params = request.params

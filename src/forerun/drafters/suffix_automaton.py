@@ -1,4 +1,4 @@
-"""A suffix automaton that grows token by token and counts what followed."""
+"""A suffix automaton that grows token by token and counts which tokens followed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ROOT: Final = 0
 
 
 class Match(NamedTuple):
-    """A string that stands in the text: the state that holds it, and how long it is."""
+    """A string that occurs in the text: its state, and its length."""
 
     state: int
     length: int
@@ -20,28 +20,30 @@ NO_MATCH: Final = Match(_ROOT, 0)
 
 
 class SuffixAutomaton:
-    """All strings of a text: states hold those that end at the same places, edges what followed.
+    """All strings of a text: a state stands for those that end at the same places, an edge for a
+    token that followed them.
 
-    Strings of up to `max_match` tokens are told apart, longer contexts are cut to that. For these,
-    an edge knows how often it was taken and when last, and a state knows its best edge: the most
-    frequent one, then the most recent. A token costs a walk over the suffixes of the text that
-    differ in what they saw: a handful in practice, never more than `max_match`.
+    Longer contexts are cut to their last `max_match` tokens. For contexts up to that length, an
+    edge knows how often it was taken and when last, and a state knows its best edge: the most
+    frequent, on a tie the most recent. A token costs a walk over the suffixes of the text that
+    belong to different states: a handful in practice, never more than `max_match`.
 
     A text of n tokens has at most 2n states and 3n edges.
     """
 
     def __init__(self, max_match: int) -> None:
         self._max_match = max_match
-        self._lengths = [0]  # of the longest string, by state
-        self._links = [_NONE]  # to the longest suffix with other ends, by state
+        self._lengths = [0]  # length of the longest string, by state
+        self._links = [_NONE]  # state of its longest suffix that occurs elsewhere too, by state
         self._best = [_NONE]  # the token most often seen next, by state
         self._edges: list[dict[int, int]] = [{}]  # token -> edge, by state
         self._targets = list[int]()  # by edge
         self._counts = list[int]()
         self._recency = list[int]()  # the text's length when the edge was last taken
-        self._last = _ROOT  # holds the whole text
-        # The text's last `max_match` tokens. A split may move them one link up while a token is
-        # appended; both states have the same edge for it, and the longer one is never asked.
+        self._last = _ROOT  # the state of the whole text
+        # The match of the text's last `max_match` tokens. A split while a token is appended may
+        # move it one link up; both states have the same edge for the token, and the longer state
+        # is never asked for it.
         self._tail = NO_MATCH
 
     def __len__(self) -> int:
@@ -55,7 +57,7 @@ class SuffixAutomaton:
         self.extend((token,))
 
     def extend(self, tokens: Iterable[int]) -> None:
-        """All in one loop: a prompt has many, and a token takes long in Python as it is."""
+        """Append tokens, all in one loop: prompts are long, and calls in Python are slow."""
         lengths, links, best_of, edges_of = self._lengths, self._links, self._best, self._edges
         targets, counts, recency = self._targets, self._counts, self._recency
         for token in tokens:
@@ -84,14 +86,14 @@ class SuffixAutomaton:
             self._tail = self.after(self._tail, token)
 
     def repeated_tail(self) -> Match:
-        """The longest end of the text, up to `max_match` tokens, that stood in it before."""
+        """Return the longest end of the text, up to `max_match` tokens, that occurred before."""
         if self._tail.state != self._last:
             return self._tail
         link = self._links[self._last]
         return Match(link, self._lengths[link]) if link != _NONE else NO_MATCH
 
     def find_tail(self, tokens: Iterable[int]) -> Match:
-        """The longest end of `tokens` that stands in the text."""
+        """Return the longest end of `tokens` that occurs in the text."""
         match = NO_MATCH
         for token in tokens:
             while match.state != _ROOT and token not in self._edges[match.state]:
@@ -101,7 +103,7 @@ class SuffixAutomaton:
         return match
 
     def after(self, match: Match, token: int) -> Match:
-        """Where a match leads that goes on with `token`, which must have followed it before."""
+        """Return the match with `token` appended, which must have followed it before."""
         state, length = self._targets[self._edges[match.state][token]], match.length + 1
         if length > self._max_match:
             length = self._max_match
@@ -111,29 +113,30 @@ class SuffixAutomaton:
         return Match(state, length)
 
     def continued(self, match: Match) -> Match:
-        """The match, or its longest suffix that something followed.
+        """Return the match, or its longest suffix that a token followed.
 
-        Nothing did where the match ends the text: a text that repeats itself goes on from there.
+        No token follows a match that occurs only at the end of the text. A text that repeats itself
+        thus goes on from the earlier occurrence.
         """
         while match.length and not self._edges[match.state]:
             match = self.shorter(match)
         return match
 
     def shorter(self, match: Match) -> Match:
-        """The longest suffix of a match that stands at more places than it."""
+        """Return the longest suffix of a match that occurs at more places than the match."""
         link = self._links[match.state]
         return Match(link, self._lengths[link])
 
     def best(self, match: Match) -> int:
-        """The token that followed most often, then most recently."""
+        """Return the token that followed most often, on a tie most recently."""
         return self._best[match.state]
 
     def is_unanimous(self, match: Match) -> bool:
-        """Whether the same token followed every time."""
+        """Return whether the same token followed every time."""
         return len(self._edges[match.state]) == 1
 
     def followers(self, match: Match) -> list[int]:
-        """Every token that followed: most frequent first, then most recent."""
+        """Return every token that followed: most frequent first, on a tie most recent."""
         edges = self._edges[match.state]
         if len(edges) == 1:
             return list(edges)
@@ -143,7 +146,7 @@ class SuffixAutomaton:
         return self._counts[edge], self._recency[edge]
 
     def _suffix_after(self, state: int, token: int) -> int:
-        """The state whose longest string is that of `state` with `token` behind it."""
+        """Return the state whose longest string is that of `state` with `token` appended."""
         target = self._targets[self._edges[state][token]]
         length = self._lengths[state] + 1
         if self._lengths[target] == length:
@@ -151,7 +154,7 @@ class SuffixAutomaton:
         return self._split(target, length, state, token)
 
     def _split(self, old: int, length: int, state: int, token: int) -> int:
-        """Strings of `old` up to `length` end at one more place now: they move to a new state."""
+        """Move the strings of `old` up to `length`, which end at one more place, to a new state."""
         new = self._new_state(length, self._copied_edges(old))
         self._links[new], self._links[old] = self._links[old], new
         self._best[new] = self._best[old]

@@ -1,4 +1,4 @@
-"""Finished outputs of earlier requests, kept apart by salt."""
+"""Finished outputs of earlier requests, separated by salt."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final
 
 from forerun.drafters.suffix_automaton import SuffixAutomaton
 
-END: Final = -2  # stands after every output; no text holds it, so no match crosses it
+END: Final = -2  # follows every output; no token has this id, so no match crosses it
 
 
 class OutputHistory:
-    """At most `max_tokens` tokens over all salts; the oldest outputs go first.
+    """At most `max_tokens` tokens of outputs over all salts; the oldest are dropped first.
 
-    Outputs enter the young generation. When it holds half of what is allowed, the old generation
-    is dropped whole and the young one takes its place: nothing is ever rebuilt.
+    Outputs enter the young generation. When that has half of `max_tokens`, the old generation is
+    dropped as a whole and the young one takes its place, so no automaton is ever rebuilt.
     """
 
     def __init__(self, max_tokens: int, max_match: int) -> None:
@@ -25,11 +25,11 @@ class OutputHistory:
         self._num_young = 0
 
     def __len__(self) -> int:
-        """Tokens held, with one for the end of each output."""
+        """Return the number of tokens kept, with one `END` for each output."""
         return sum(map(len, (*self._young.values(), *self._old.values())))
 
     def add(self, salt: str, output: Sequence[int]) -> None:
-        """Keep an output, or its end where it is longer than a generation."""
+        """Keep an output, or its end if it is longer than a generation."""
         kept = output[max(0, len(output) - self._max_young + 1) :]
         if not kept or self._max_young < 2:
             return
@@ -41,7 +41,7 @@ class OutputHistory:
         self._num_young += len(kept) + 1
 
     def of(self, salt: str) -> Iterator[SuffixAutomaton]:
-        """What is kept for a salt, youngest first."""
+        """Yield the automatons of a salt, youngest first."""
         for generation in (self._young, self._old):
             if salt in generation:
                 yield generation[salt]

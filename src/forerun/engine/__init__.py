@@ -1,4 +1,4 @@
-"""Requests, the step, and `LLM` and `AsyncEngine`, which run them."""
+"""Requests, the step that advances them, and `LLM` and `AsyncEngine`, which run the steps."""
 
 import warnings
 from typing import Any
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """A name of 0.1, once more."""
+    """Find `METHODS` where 0.1 had it, with a deprecation warning."""
     if name != "METHODS":
         raise AttributeError(f"module 'forerun.engine' has no attribute {name!r}")
     from forerun.speculation.methods import METHODS

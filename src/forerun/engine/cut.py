@@ -1,4 +1,4 @@
-"""Where an output ends: applied to a verdict before it is committed."""
+"""Where an output ends: decided for each verdict before it is committed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forerun.types import Verdict
 
 
 class Cut(NamedTuple):
-    """How much of a verdict is emitted, and why the request ends there, if it does."""
+    """How many tokens of a verdict are emitted, and why the request ends there, if it does."""
 
     num_tokens: int
     text: OutputText
@@ -21,12 +21,12 @@ class Cut(NamedTuple):
 
     @property
     def num_chars(self) -> int:
-        """Of the text that no later token takes back."""
+        """The length of the text that no later token can take back."""
         return self.text.num_certain if self.finish_reason is None else len(self.text.text)
 
 
 def cut(request: Request, verdict: Verdict) -> Cut:
-    """Read the emitted tokens in order and stop at the first that ends the request."""
+    """Read a verdict's tokens in order and cut it after the first that ends the request."""
     text, params, num_left = request.text, request.params, request.num_left
     num_unstoppable = params.min_tokens - len(request.output)
     ends = params.stop_token_ids

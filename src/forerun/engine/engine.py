@@ -1,4 +1,4 @@
-"""The loop that `LLM` and `AsyncEngine` share: requests in, rounds out."""
+"""The engine that `LLM` and `AsyncEngine` drive: requests in, rounds out."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ NOBODY: Final = 0  # no thread has this number
 
 
 class Stepped(NamedTuple):
-    """What one step did: a round for each who advanced, and who is gone since.
+    """What one step did: the rounds that emitted tokens, and the requests that ended.
 
-    A request that `ended` finished, and its last round is among `rounds`, or has an `error`, or
-    was forsaken by who asked.
+    A request in `ended` has finished (its last round is among `rounds`), or has failed (its
+    `error` says why), or was forsaken: its caller is gone.
     """
 
     rounds: list[Round]
@@ -28,36 +28,36 @@ class Stepped(NamedTuple):
 
 
 class Engine:
-    """Whoever calls `step` runs a step for all; threads wait for each other.
+    """Holds requests; each call of `step`, from any thread, runs one step for all of them.
 
-        add ──▶ step ──▶ … ──▶ finished or failed: it is gone
-                  └── abort, at any moment: it is gone when the step is over
+        add ──▶ step ──▶ … ──▶ finished or failed: removed
+                  └── abort, at any moment: removed when the step is over
 
-    What is gone holds no page, no running place and no drafter's memory. Engines that share a
-    kernel set share the `lock`, too. All that changes the core happens while it is held, which ^C
-    does not interrupt.
+    A removed request holds no page, no running place and no drafter's memory. Engines that share a
+    kernel set share the `lock`, too. The core changes only while the lock is held, and ^C does not
+    interrupt that.
     """
 
     def __init__(self, core: Core, lock: EngineLock | None = None) -> None:
         self.core = core
         self.lock = lock or EngineLock()
-        self.owner: int | None = None  # the thread that runs it; None: any may
+        self.owner: int | None = None  # the thread that serves it; None: any thread may
 
     @property
     def is_idle(self) -> bool:
         return not self.core.requests
 
     def has(self, request: Request) -> bool:
-        """Whether it runs or waits."""
+        """Whether the request runs or waits here."""
         return request.id in self.core.requests
 
     def check(self, requests: Sequence[Request]) -> None:
-        """Refuse what could never run; nothing changes."""
+        """Raise `RequestTooLarge` for a request that could never run; change nothing."""
         for request in requests:
             self.core.scheduler.check(request)
 
     def add(self, requests: Sequence[Request]) -> None:
-        """All of them or, if one is refused, none."""
+        """Add all requests, or none if one of them is rejected."""
         with self.lock:
             if self.owner not in (None, get_ident()):
                 raise InvalidOption(
@@ -69,9 +69,9 @@ class Engine:
                 self.core.scheduler.add(request)
 
     def abort(self, request: Request) -> None:
-        """Forget a request that nobody waits for; nothing happens if it is gone already.
+        """Remove a request whose answer is not wanted any more; ignored if it has ended already.
 
-        Never waits: a stream may be garbage collected in the middle of a step.
+        Never blocks: a stream may be garbage collected in the middle of a step.
         """
         self.lock.defer(partial(self._abort, request))
 
@@ -80,7 +80,7 @@ class Engine:
             self._end(request, "abort")
 
     def step(self) -> Stepped:
-        """Advance whoever is scheduled; a request that cannot go on ends, and the others do."""
+        """Run one step for all scheduled requests; a request that fails ends, the others go on."""
         with self.lock:
             return self._step()
 
@@ -93,7 +93,7 @@ class Engine:
             rounds = step(self.core)
         except Exception as error:
             return Stepped([], gone + self._fail_all(error))
-        except BaseException:  # stopped half-way: what was under way cannot be trusted
+        except BaseException:  # stopped half-way, so the state of running requests is unknown
             self._fail_all(RequestFailed("the step was interrupted; ask again."))
             raise
         took = self.core.clock() - began
@@ -103,7 +103,7 @@ class Engine:
         return Stepped(rounds, gone + self._end_those_done(running))
 
     def _end_forsaken(self) -> list[Request]:
-        """What another thread serves is left to that."""
+        """End requests whose caller is gone, unless another thread serves this engine."""
         if self.owner not in (None, get_ident()):
             return []
         forsaken = [request for request in self.core.requests.values() if request.is_forsaken]
@@ -112,7 +112,8 @@ class Engine:
         return forsaken
 
     def _end_unserved(self) -> None:
-        """The forsaken, where no thread serves them: one that does hears of their end by a step."""
+        """End forsaken requests if no thread serves the engine: a serving thread has to learn of
+        their end from its own step."""
         if self.owner is None:
             self._end_forsaken()
 
@@ -131,9 +132,9 @@ class Engine:
         return done
 
     def _fail_all(self, error: Exception) -> list[Request]:
-        """The step itself failed, and nobody can say whose fault it is: those who ran end.
+        """End all running requests with `error`, as no single request is known to be the cause.
 
-        If nobody ran, all do: the next step would fail the same way.
+        If none was running, end the waiting ones: the next step would fail in the same way.
         """
         failed = self._running() or list(self.core.requests.values())
         for request in failed:
@@ -142,7 +143,7 @@ class Engine:
         return failed
 
     def _end(self, request: Request, outcome: str) -> None:
-        """The target's pool looks its requests up, so its rows go before its name."""
+        """Remove a request: its pages first, since the target's pool finds it in `requests`."""
         try:
             self.core.scheduler.remove(request.id)
             if request.params.is_unshared:
@@ -154,12 +155,12 @@ class Engine:
         self.core.metrics.ended(outcome, num_failures)
 
     def reset_prefix_cache(self) -> None:
-        """From any thread, between two steps: whoever holds a page keeps it."""
+        """Forget all cached prefixes, between two steps; requests keep the pages they hold."""
         with self.lock:
             self.core.cache.prefixes.tree.clear()
 
     def snapshot(self) -> dict[str, Any]:
-        """The metrics, and how full the engine is."""
+        """Return the metrics, and how full the engine is."""
         core = self.core
         self.lock.defer(self._end_unserved)
         with Uninterrupted():
@@ -173,10 +174,10 @@ class Engine:
             }
 
     def in_use(self) -> dict[str, int]:
-        """What requests hold, counted between two steps by those who hold it."""
+        """Count what requests hold in each part of the engine, between two steps."""
         with self.lock:
             self._end_forsaken()
-        with self.lock:  # deferred calls were made at the end of the last one
+        with self.lock:  # a second time: releasing the lock made the deferred calls
             return self._in_use()
 
     def _in_use(self) -> dict[str, int]:
@@ -191,7 +192,7 @@ class Engine:
 
 
 def failure(error: Exception) -> RequestFailed:
-    """What a caller sees of an error inside the engine; the error itself is its cause."""
+    """Return the `RequestFailed` that a caller sees; the error inside the engine is its cause."""
     if isinstance(error, RequestFailed):
         return error
     failed = RequestFailed(f"the request failed ({type(error).__name__}: {error}).")

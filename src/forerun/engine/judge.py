@@ -1,4 +1,4 @@
-"""From logits to a verdict, by the acceptance the request chose."""
+"""From scores to a verdict, by the acceptance method of the request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ Row = TypeVar("Row", bound=FloatArray)
 
 
 def draws_of(request: Request, span: Span, proposal: Proposal) -> CoupledDraws | None:
-    """What of a verdict may be drawn together with the pass; None: somebody needs the logits."""
+    """Return how the kernels may draw this span's tokens with the pass; None if the logits are
+    needed: by another acceptance method, for log-probabilities, or because nothing is drawn."""
     params = request.params
     is_coupled = params.acceptance is Acceptance.COUPLED
     if not is_coupled or params.shows_laws or is_inside(request, span, proposal):
@@ -34,15 +35,15 @@ def draws_of(request: Request, span: Span, proposal: Proposal) -> CoupledDraws |
 
 
 def judge(request: Request, proposal: Proposal, scores: Scores, kernels: Kernels) -> Verdict:
-    """`scores` [1 + N]: after the last emitted token, then after each node."""
+    """Judge `proposal`, given the `scores` [1 + N] after the last emitted token and each node."""
 
-    if (tokens := scores.all_tokens) is not None:  # with the pass
+    if (tokens := scores.all_tokens) is not None:  # drawn with the pass
         return match_drawn(proposal, tokens)
 
     def served(
         transform: Callable[..., Row], params: SamplingParams = request.params
     ) -> Callable[[int], Row]:
-        """`transform` at a node, over that node's own context."""
+        """Return a function that applies `transform` to a node's logits, in its own context."""
 
         def at(node: int) -> Row:
             context = request.context.extended(proposal.path_tokens(node))
@@ -70,7 +71,8 @@ def judge(request: Request, proposal: Proposal, scores: Scores, kernels: Kernels
 
 
 def shown_log_probs(verdict: Verdict, scores: Scores, num_top: int) -> list[dict[int, float]]:
-    """For each emitted token, its log-probability and the `num_top` best: the target's own."""
+    """Return, for each emitted token, the target's own log-probabilities of it and of the
+    `num_top` most likely tokens."""
     rows = (0, *(node + 1 for node in verdict.path))
     shown = []
     for row, token in zip(rows, verdict.tokens, strict=False):  # a cut verdict needs fewer rows

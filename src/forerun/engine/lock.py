@@ -1,4 +1,4 @@
-"""Who may touch an engine now: one thread at a time, and nobody waits for ever."""
+"""The lock around an engine: one thread at a time, in fair order."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Final
 
 from forerun.interrupts import Uninterrupted
 
-_MOMENT: Final = 0.05  # seconds between two looks for ^C while waiting
+_MOMENT: Final = 0.05  # seconds between two checks for ^C while waiting
 
 
 class EngineLock:
-    """A reentrant, fair lock, and calls that wait for nobody.
+    """A reentrant, fair lock, and a queue of calls for the thread that holds it.
 
-        with lock:            wait, then have the engine to yourself; ^C comes when it is over
-        lock.defer(call)      made at once if the lock is free, else by whoever holds it
+        with lock:            wait, then use the engine alone; ^C is raised after the section
+        lock.defer(call)      called at once if the lock is free, else by the thread that holds it
 
-    A thread that releases the lock and wants it back at once goes behind those that wait: it has
-    to pass `_next`, which the one who waits for `_lock` holds. A call may be deferred from
-    anywhere, even by the garbage collector while the lock is held, so `defer` never waits.
+    A thread that releases the lock and wants it back at once queues behind a waiting thread: it
+    has to acquire `_next`, which the thread that waits for `_lock` holds. A call may be deferred
+    from anywhere, even by the garbage collector while the lock is held, so `defer` never blocks.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class EngineLock:
         self._next = Lock()
         self._owner: int | None = None
         self._depth = 0
-        self._section = Uninterrupted()  # of who holds it
+        self._section = Uninterrupted()  # the owner's
         self._deferred: deque[Callable[[], object]] = deque()
 
     def __enter__(self) -> None:
@@ -59,7 +59,7 @@ class EngineLock:
         if self._depth > 1:
             self._depth -= 1
             return
-        section = self._section  # the next owner's will be there soon
+        section = self._section  # read before the release: the next owner puts its own there
         try:
             self._make_calls_and_release()
             self._make_calls_if_free()
@@ -67,13 +67,14 @@ class EngineLock:
             section.__exit__()
 
     def defer(self, call: Callable[[], object]) -> None:
-        """`call` must not raise: whoever makes it has nothing to do with it."""
+        """Queue `call`, and make it now if the lock is free. It must not raise: the thread that
+        makes it may be one that has nothing to do with it."""
         self._deferred.append(call)
         with Uninterrupted():
             self._make_calls_if_free()
 
     def _make_calls_if_free(self) -> None:
-        """Whoever has the lock looks again after releasing it, so no call is left behind."""
+        """Each owner does this again after it has released the lock, so no call is left behind."""
         while self._deferred and self._lock.acquire(blocking=False):
             self._owner, self._depth = get_ident(), 1
             self._make_calls_and_release()
@@ -88,7 +89,7 @@ class EngineLock:
 
 
 def _wait_for(lock: Lock, section: Uninterrupted) -> None:
-    """Whoever may be interrupted is so while it waits, and never with the lock in its hands."""
+    """Acquire `lock`. ^C may interrupt the wait, but is held back once the lock is acquired."""
     if lock.acquire(blocking=False):
         return
     if not section.is_on:

@@ -1,4 +1,4 @@
-"""What an engine did so far, counted where it is committed."""
+"""Counters of what an engine has done so far, updated at commit."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from forerun.types import Proposal, Verdict
 
 @dataclass
 class DrafterCounts:
-    """One drafter's guesses. A tree counts every node at its depth; one a position can hold."""
+    """One drafter's guesses. All nodes of a tree count at their depth, where one can be right."""
 
     num_drafts: int = 0  # rounds with guesses
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
     _chains: Counter[int] = field(default_factory=Counter)  # by length
     _nodes: Counter[int] = field(default_factory=Counter)  # of other trees, by depth
-    _accepted: Counter[int] = field(default_factory=Counter)  # rounds, by how many were
+    _accepted: Counter[int] = field(default_factory=Counter)  # rounds, by accepted guesses
 
     def observe(self, proposal: Proposal, num_accepted: int) -> None:
         self.num_drafts += 1
@@ -53,32 +53,32 @@ _COUNTED: Final = (
 
 
 class Metrics:
-    """Counters that only grow. The engine's thread writes, anyone reads a `snapshot`."""
+    """Counters that only grow. The engine's thread writes; any thread may take a `snapshot`."""
 
     def __init__(self) -> None:
-        self._lock = RLock()  # garbage may be collected in here, and end a request
+        self._lock = RLock()  # reentrant: garbage collected while it is held may end a request
         self._counts: Counter[str] = Counter()
         self._outcomes: Counter[str] = Counter()  # stop, length, abort, error
         self._drafters: dict[str, DrafterCounts] = {}
         self._depths: Counter[int] = Counter()  # rounds, by the depth of their proposals
-        self._choices: Counter[Reason] = Counter()  # rounds, by why they guessed so deep or not
+        self._choices: Counter[Reason] = Counter()  # rounds, by the reason for their depth
 
     def admitted(self, num_prompt_tokens: int, num_cached_tokens: int) -> None:
-        """A request runs for the first time."""
+        """Count a request that runs for the first time."""
         with self._lock:
             self._counts["prompt_tokens"] += num_prompt_tokens
             self._counts["cached_prompt_tokens"] += num_cached_tokens
 
     def passed(self, num_tokens: int, num_preempted: int) -> None:
-        """One target pass over so many tokens: prompts, decodes and guesses; and how many requests
-        were preempted for it."""
+        """Count one target pass over `num_tokens` (prompts, decodes and guesses), and the requests
+        that were preempted for it."""
         with self._lock:
             self._counts["passes"] += 1
             self._counts["pass_tokens"] += num_tokens
             self._counts["preemptions"] += num_preempted
 
     def emitted(self, choice: Choice | None, proposal: Proposal, verdict: Verdict) -> None:
-        """One round of one request."""
+        """Count one round of one request that emitted tokens."""
         with self._lock:
             self._counts["rounds"] += 1
             self._counts["emitted_tokens"] += len(verdict.tokens)
@@ -98,7 +98,7 @@ class Metrics:
             self._counts["drafter_failures"] += num_drafter_failures
 
     def snapshot(self) -> dict[str, Any]:
-        """Plain numbers: one moment, for programs."""
+        """Return all counts at one moment, as plain numbers."""
         with self._lock:
             counts = {name: self._counts[name] for name in _COUNTED}
             return {

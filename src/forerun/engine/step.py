@@ -1,17 +1,18 @@
 """One step of the engine, on one screen.
 
-choose    drafters that pick say what they would guess; then, for each request, who guesses how
-          deep (0 is an answer)
+choose    drafters that pick say what they would guess; then, for each request, which drafter
+          guesses and how deep (0 is a valid answer)
 schedule  which requests run now, and how many tokens of each: integers only
-draft     the drafters that are still to be asked guess, within what was granted
+draft     the drafters that have not been asked yet guess, within what was granted
 forward   ONE target pass over all the spans
 verify    verdicts from scores, proposals and sampling options
 commit    the only place where a request changes, and where drafters, prefixes, metrics and the
-          controller hear of it
+          controller are told of it
 
-A request changes in commit alone. Before it, only those who work for it note what they do: the
-scheduler admits, preempts and gives pages, drafters feed their own caches, the controller counts a
-round. What goes wrong for one request is written down in its round, and the others go on.
+Each request has one `Round`, which these functions fill in one after the other. Before commit the
+scheduler admits, preempts and gives out pages, drafters feed their own caches, and the controller
+counts a round, but no request changes. An error that concerns one request is noted in its round
+and reaches the request in commit; the other requests go on.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from forerun.types import IntArray, Proposal, Span, Verdict
 
 @dataclass(frozen=True)
 class Core:
-    """What a step works with; `requests` are all that the scheduler knows, by id."""
+    """Everything a step works with; `requests` holds all running and waiting requests by id."""
 
     model: LlamaModel
     cache: KVCache
@@ -53,31 +54,31 @@ class Core:
 
 @dataclass
 class Round:
-    """One request's way through a step; each verb fills in its part."""
+    """One request's way through one step; each function of the step fills in its part."""
 
     request: Request
-    num_tokens: int  # known ones that run: a chunk of the prompt, or the last emitted token
-    choice: Choice | None = None  # None: nobody may guess for it
+    num_tokens: int  # known tokens to run: a chunk of the prompt, or the last emitted token
+    choice: Choice | None = None  # None: no drafter may guess for this request
     proposal: Proposal = field(default_factory=Proposal.empty)
     span: Span = field(init=False)
-    scores: Scores | None = None  # [1 + N], until commit; none inside a prompt
+    scores: Scores | None = None  # [1 + N], until commit; empty inside a prompt
     all_scores: Scores | None = None  # of all wanted rows, until commit
-    taps: Taps | None = None  # hidden states of the whole span, where drafters want them
-    verdict: Verdict = field(init=False)  # what is emitted; not there inside a prompt
-    cut: Cut | None = None  # until commit: it has a text of its own
-    num_chars: int = 0  # of the request's text that no later round takes back
+    taps: Taps | None = None  # hidden states of the whole span, if a drafter wants them
+    verdict: Verdict = field(init=False)  # what is emitted; unset inside a prompt
+    cut: Cut | None = None  # until commit: it holds a copy of the whole text
+    num_chars: int = 0  # length of the request's text that no later round can take back
     finish_reason: str | None = None
     error: Exception | None = None  # why the request cannot go on
 
     @property
     def drafter(self) -> str | None:
-        """Who was to guess."""
+        """The drafter chosen for this round, if any."""
         return self.choice.drafter if self.choice else None
 
     @cached_property
     def kept(self) -> tuple[int, ...]:
-        """Rows of the span that stay: all that was certain, and the accepted guesses behind it;
-        known once there is a verdict."""
+        """The indices of the span's rows that stay in the cache: those of the known tokens, then
+        those of the accepted guesses. Needs the verdict."""
         num_certain = len(self.span) - len(self.proposal)
         if self.proposal.tree.is_chain:
             num_accepted = len(self.verdict.path) if self.proposal.tokens else 0
@@ -86,8 +87,10 @@ class Round:
 
 
 def step(core: Core) -> list[Round]:
-    """Advance whoever is scheduled, by a prompt chunk or by at least one token; returns the rounds
-    of those who emitted."""
+    """Advance every scheduled request by a prompt chunk or by at least one emitted token.
+
+    Returns the rounds that emitted tokens.
+    """
     times = StepTimes(core.clock)
     choices = choose(core, times)
     scheduled, rounds = schedule(core, choices)
@@ -98,7 +101,10 @@ def step(core: Core) -> list[Round]:
 
 
 def choose(core: Core, times: StepTimes) -> dict[int, Choice]:
-    """What each running request would spend, by its id; a prompt is read first."""
+    """Return what each running request would spend on guesses, by request id.
+
+    Requests in prefill do not guess; their tokens only make the pass longer.
+    """
     if core.speculation is None:
         return {}
     ready, num_prompt_tokens = list[Request](), 0
@@ -113,7 +119,10 @@ def choose(core: Core, times: StepTimes) -> dict[int, Choice]:
 
 
 def schedule(core: Core, choices: Mapping[int, Choice]) -> tuple[Schedule, list[Round]]:
-    """Admit whoever fits; guesses are the first thing to shrink when room is short."""
+    """Admit the requests that fit, and open a round for each request that runs.
+
+    When tokens or pages are short, guesses are cut first.
+    """
     wanted = {request_id: c.num_guesses for request_id, c in choices.items() if c.depth}
     scheduled = core.scheduler.schedule(wanted)
     rounds = []
@@ -125,7 +134,7 @@ def schedule(core: Core, choices: Mapping[int, Choice]) -> tuple[Schedule, list[
 
 
 def draft(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
-    """Proposals, and with them the spans that the target runs."""
+    """Fill in each round's proposal, and the span that the target runs for it."""
     guessing = [(r, r.choice) for r in rounds if r.choice and r.choice.drafter is not None]
     if core.speculation is not None and guessing:
         requests, choices = [r.request for r, _ in guessing], [choice for _, choice in guessing]
@@ -144,7 +153,10 @@ def _span(round_: Round) -> Span:
 
 
 def forward(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
-    """What each span wanted: tokens where they can be drawn with the pass, else logits."""
+    """Run the target once over all spans and put the scores into the rounds.
+
+    Scores are tokens drawn with the pass if the request allows that (`draws_of`), else logits.
+    """
     spans, tables = [r.span for r in rounds], [r.request.table for r in rounds]
     for span, table in zip(spans, tables, strict=True):
         table.reserve(len(span.tokens))
@@ -172,7 +184,10 @@ def forward(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
 def _next_slots(
     core: Core, rounds: Sequence[Round], num_guesses: int
 ) -> tuple[IntArray | None, ...] | None:
-    """Where the next pass puts its tokens, if it is like this one and may be begun early."""
+    """Return the slots of the next pass, so that the kernels can begin it early.
+
+    None if the kernels do not begin such passes, a span ends inside a prompt, or pages are short.
+    """
     kernels = core.model.kernels
     is_early = kernels.begins_rounds if num_guesses else kernels.begins_plain
     if not is_early or not all(len(r.span.wanted) == 1 + len(r.proposal) for r in rounds):
@@ -183,7 +198,10 @@ def _next_slots(
 
 
 def verify(core: Core, rounds: Sequence[Round]) -> None:
-    """Stop strings and the end of text are applied here, so nothing committed is taken back."""
+    """Judge each proposal against the scores.
+
+    Stop strings and EOS are applied here, so nothing committed is ever taken back.
+    """
     for round_ in rounds:
         request, scores = round_.request, round_.scores
         if scores is None or not len(scores):
@@ -199,6 +217,10 @@ def verify(core: Core, rounds: Sequence[Round]) -> None:
 def commit(
     core: Core, scheduled: Schedule, rounds: Sequence[Round], times: StepTimes
 ) -> list[Round]:
+    """Apply all rounds to their requests, and report them to metrics, drafters and controller.
+
+    Returns the rounds that emitted tokens.
+    """
     core.metrics.passed(times.num_tokens, num_preempted=len(scheduled.preempted))
     if core.speculation is not None:
         for request_id in scheduled.preempted:
@@ -212,6 +234,7 @@ def commit(
                 emitting.append(round_)
         except Exception as error:
             round_.request.error = error
+        # Readers keep rounds for long, so what is large is dropped.
         round_.scores = round_.all_scores = round_.taps = round_.cut = None
         if round_.proposal.draws:
             round_.proposal = round_.proposal.without_laws()
@@ -222,7 +245,7 @@ def commit(
 
 
 def _commit_one(core: Core, round_: Round) -> bool:
-    """Whether tokens were emitted; inside a prompt the span's rows simply stay."""
+    """Commit one round; return whether it emitted tokens. Inside a prompt all rows just stay."""
     request, scores = round_.request, round_.scores
     if request.num_cached_tokens is None:
         request.num_cached_tokens = round_.span.start
@@ -246,7 +269,7 @@ def _commit_one(core: Core, round_: Round) -> bool:
 
 
 def _commit_tokens(request: Request, round_: Round) -> None:
-    """The span's certain tokens keep their rows; of the guesses behind them, those accepted."""
+    """Append the emitted tokens, and drop the cache rows of guesses that were not accepted."""
     emitted, ending = round_.verdict, round_.cut
     assert ending is not None
     if round_.proposal.tokens:
@@ -262,7 +285,7 @@ def _commit_tokens(request: Request, round_: Round) -> None:
 
 
 def _commit_taps(core: Core, request: Request, round_: Round) -> None:
-    """Drafters that asked for hidden states get those of the rows that stay."""
+    """Give drafters that tap hidden states those of the rows that stay."""
     if core.speculation is not None and round_.taps is not None:
         kept = round_.kept
         some = slice(len(kept)) if kept[-1] < len(kept) else list(kept)

@@ -1,4 +1,4 @@
-"""One pass of the target, and whose fault it is when that fails."""
+"""One pass of the target, and which span is at fault when it fails."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def score(
     taps: Sequence[Taps] = (),
     next_slots: tuple[IntArray | None, ...] | None = None,
 ) -> list[Scores | Exception]:
-    """The scores of each span (1 + N, none inside a prompt), or why there are none, and hidden
-    states of all its rows for its taps, if any.
+    """Return each span's scores (1 + N, none inside a prompt), or the error that left it without.
 
-    A pass that fails is run again span by span: what a token gets does not depend on the others,
-    so only the guilty one is left without.
+    `taps`, if any, has one entry for each span and receives the hidden states of all its rows.
+    A pass that fails is run again span by span: no token's scores depend on the other spans, so
+    only the span at fault is left without.
     """
     try:
         whole = None
@@ -52,7 +52,7 @@ def score(
 
 
 def _hand_out(whole: Taps, spans: Sequence[Span], taps: Sequence[Taps]) -> None:
-    """To each span its rows of a pass."""
+    """Give each span's taps its own rows of the pass."""
     first = 0
     for span, own in zip(spans, taps, strict=True):
         last = first + len(span)

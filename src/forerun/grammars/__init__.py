@@ -1,11 +1,11 @@
-"""What answers must look like: JSON schemas, regular expressions, choices and grammars.
+"""Constraints on answers: JSON schemas, regular expressions, choices and grammars.
 
-description.py   what a caller asks for, as a grammar's text
-matched.py       a grammar beside the text of one request
-grammars.py      grammars of one vocabulary, compiled once
+description.py   what a caller asks for, as the text of a grammar
+matched.py       a compiled grammar, and its matcher for one request
+grammars.py      the grammars of one vocabulary, compiled once
 
-llguidance does the matching; nothing else here knows it, and the package goes without it until
-a request needs it.
+llguidance does the matching. No other room imports it, and it is not imported until a request
+needs it.
 """
 
 from forerun.grammars.grammars import Grammars

@@ -1,4 +1,4 @@
-"""A grammar of what comes behind a model's reasoning."""
+"""A grammar that binds after a model's reasoning."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _SPACES = (b"\n\n", b"\n", b" ")
 
 
 class BehindReasoning:
-    """A `Grammar` of an answer that may begin with reasoning, which is free, and stands between two
-    `marks`; what comes behind it, or instead of it, is what `grammar` allows. One token of space
-    may stand in between. Where the first mark is empty, the reasoning has begun before the answer.
+    """A `Grammar` of an answer that may begin with reasoning, which is between two `marks`.
 
-    `spell` gives a token's bytes, and `read` tokens of any bytes.
+    Reasoning is unconstrained. What follows it, or comes instead of it, must fit `grammar`; one
+    token of white space may come in between. An empty first mark means that the prompt has opened
+    the reasoning. `spell` returns a token's bytes, and `read` the tokens of any bytes.
     """
 
     def __init__(
@@ -34,8 +34,8 @@ class BehindReasoning:
         self._spaces = [tokens[0] for tokens in spaces if len(tokens) == 1]
         self._cues = Cues([marks[1]], spell, self._begun)
         self._behind = Behind()
-        self._looked: Sequence[int] | None = None  # through so many tokens of it:
-        self._num_looked, self._begins = 0, b""  # which spell that
+        self._looked: Sequence[int] | None = None  # the last output
+        self._num_looked, self._begins = 0, b""  # its tokens read so far, and what they spell
 
     def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:
         if self._stage(output, more) != _REASONING:
@@ -86,7 +86,7 @@ class BehindReasoning:
         return len(tokens) - len(rest) + self._grammar.num_fitting(behind, rest)
 
     def _stage(self, output: Sequence[int], more: Sequence[int] = ()) -> int:
-        """Known by the first few tokens. `_OPENING` may yet become either."""
+        """Return the stage, which the first few tokens decide; `_OPENING` is still undecided."""
         if output is not self._looked:
             self._looked, self._num_looked, self._begins = output, 0, b""
         while (stage := self._stage_of(self._begins)) == _OPENING:
@@ -107,7 +107,7 @@ class BehindReasoning:
         return _OPENING if self._opens.startswith(begins) else _ANSWERING
 
     def _goes_on(self, output: Sequence[int]) -> Sequence[int]:
-        """The next token of the first mark, where `output` is its beginning."""
+        """Return the next token of the first mark if `output` is its beginning, else none."""
         num = len(output)
         return self._opening[num : num + 1] if self._num_opening(output) == num else ()
 
@@ -115,14 +115,14 @@ class BehindReasoning:
         return self._grammar.num_fitting((), tokens) == len(tokens)
 
     def _num_opening(self, tokens: Sequence[int]) -> int:
-        """Of the tokens that the first mark is written with."""
+        """Return how many of `tokens`, from the first on, are those of the first mark."""
         pairs = zip(tokens, self._opening, strict=False)
         return next((idx for idx, (one, other) in enumerate(pairs) if one != other), len(tokens))
 
     def _split(
         self, cue: Cue, output: Sequence[int], more: Sequence[int]
     ) -> tuple[Sequence[int], Sequence[int]]:
-        """What `grammar` reads of both."""
+        """Return the parts of `output` and `more` that `grammar` reads: those after the cue."""
         num_free, num_skipped = max(0, cue.num - len(output)), 0
         if not cue.tokens:
             if cue.num < len(output):
@@ -135,7 +135,8 @@ class BehindReasoning:
         return self._spell(token).isspace()
 
     def _begun(self, text: bytes) -> Sequence[int] | None:
-        """What is behind the second mark in the token that ends it."""
+        """Return what follows the second mark in the token that completes it, as tokens; None if
+        it does not fit."""
         tokens = self._read(text[len(self._closes) :].lstrip())
         return tokens if self._fits(tokens) else None
 

@@ -1,4 +1,4 @@
-"""What a caller asks for, in the words of llguidance."""
+"""Structured-output options as grammar texts for llguidance."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from forerun.types import StructuredOutputsParams
 if TYPE_CHECKING:
     from llguidance._lib import JsonCompileOptions
 
-# A line's end and an indentation, or a space. JSON would allow any number of both, and a small
-# model that has begun to indent may never stop.
+# A line break with indentation, or a space. JSON allows any number of both, but a small model that
+# has begun to indent may never stop.
 _WHITESPACE: Final = r"(\r?\n[ \t]{0,128}|[ ])"
 _MAX_LEN: Final = 1 << 17  # characters: some take 4 µs each to compile
 _MOST_RULES: Final = 1000  # of GBNF
-_MOST_WORK: Final = 10_000_000  # characters of GBNF for each rule: a fifth of a µs each
-# Nothing here is looked at twice, so that no text takes long: one without its end goes to that of
-# the line where it may be GBNF, and of all where it is Lark.
+_MOST_WORK: Final = 10_000_000  # rules times characters of GBNF: a fifth of a µs each
+# Possessive quantifiers: nothing is matched twice, so no text takes long. A literal that is not
+# closed goes to the end of its line if the text may be GBNF, to the end of the text in Lark.
 _LITERAL_OF_EITHER: Final = re.compile(
     r'"(?:[^"\\\n]|\\.)*+"?|\[(?:[^\]\\\n]|\\.)*+\]?|/(?:[^/\\\n]|\\.)++/?|(?://|#)[^\n]*',
     re.DOTALL,
@@ -32,7 +32,7 @@ _LITERAL_OF_EITHER: Final = re.compile(
 _LITERAL: Final = re.compile(
     r'"(?:[^"\\]|\\.)*+"?i?|(?://|#)[^\n]*|/(?:[^/\\]|\\.)++/?[a-z]*', re.DOTALL
 )
-# Parts of llguidance's Lark that cannot be followed back, such as limits of a rule, special tokens.
+# Parts of llguidance's Lark that matchers cannot go back over: limits of a rule, special tokens …
 _ONE_WAY: Final = re.compile(
     r"\[[^\[\]]*+\]\s*+:|[<@]|%(?!import\b|ignore\b|llguidance\s*+\{\s*+\})"
 )
@@ -40,7 +40,7 @@ _SCHEMA_IN_LARK: Final = re.compile(_LITERAL.pattern + r"|%json\s*+(?=\{)", re.D
 
 
 def kind_of(wanted: StructuredOutputsParams) -> str:
-    """What a caller would call it."""
+    """Return what errors call the constraint."""
     if wanted.regex is not None:
         return "the regular expression"
     if wanted.choice is not None:
@@ -50,7 +50,7 @@ def kind_of(wanted: StructuredOutputsParams) -> str:
 
 @lru_cache(maxsize=32)
 def described(wanted: StructuredOutputsParams) -> str:
-    """The grammar's text; whether it makes sense is found out when it is compiled."""
+    """Return the constraint as the text of a grammar, which is validated when it is compiled."""
     given = wanted.regex or wanted.grammar or wanted.json or "".join(wanted.choice or ())
     num_characters = len(given) + len(wanted.whitespace_pattern or "")
     if num_characters > _MAX_LEN:
@@ -64,7 +64,7 @@ def described(wanted: StructuredOutputsParams) -> str:
         if wanted.grammar is not None:
             return LLMatcher.grammar_from_lark(_lark(wanted.grammar))
         return LLMatcher.grammar_from_json_schema(_schema(wanted), overrides=_whitespace(wanted))
-    except ValueError as error:  # what is no GBNF, or has numbers beyond all bounds
+    except ValueError as error:  # not GBNF, or numbers out of bounds
         raise InvalidGrammar.because(kind_of(wanted), str(error)) from None
     except RecursionError:
         raise InvalidGrammar.because(kind_of(wanted), "it is nested too deep") from None
@@ -95,7 +95,8 @@ def _lark(grammar: str) -> str:
 
 
 def _with_schemas(grammar: str) -> tuple[str, str]:
-    """Lark with the schemas behind its `%json` as they are used, and without these and literals."""
+    """Return Lark with the schemas after `%json` reworded, and once more without schemas and
+    literals."""
     used, rules, at = "", "", 0
     while found := _SCHEMA_IN_LARK.search(grammar, at):
         before, at = grammar[at : found.start()], found.end()

@@ -1,4 +1,4 @@
-"""The grammars of one vocabulary."""
+"""The grammars of one vocabulary: compiled, kept, and tried first where callers are not trusted."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from forerun.grammars.matched import MatchedGrammar, Source
     from forerun.grammars.trial import Trial
 
-# Compiled grammars that are kept, as callers send the same schema again and again: so many, so many
-# characters in all, and so many seconds of compiling, with which their memory grows.
+# Bounds on the compiled grammars that are kept, since callers often send the same schema again:
+# their number, their characters, and the seconds of compiling them, with which their memory grows.
 _MAX_KEPT, _MAX_CHARACTERS, _MAX_SECONDS = 64, 1 << 20, 2.0
 # A step may take a few hundredths of a second: all requests wait for it.
 _LIMITS: Final[dict[str, Any]] = {
@@ -32,7 +32,7 @@ _Key = tuple[str, bool]  # a grammar's text, and whether special tokens are show
 
 
 class Grammars:
-    """Compiled when they are first asked for, and kept for a while; any thread may ask."""
+    """Compiles grammars when they are first needed, and keeps them for a while; thread-safe."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -43,20 +43,22 @@ class Grammars:
         self._is_tried = False
 
     def try_first(self) -> None:
-        """Elsewhere, each that is new: what is too much for this process is refused then. For those
-        of callers whom nobody knows."""
+        """Try each new grammar in another process first, and refuse what would be too much here.
+
+        For callers who are not trusted."""
         self._is_tried = True
 
     def interrupt(self) -> None:
-        """What is tried now is refused, so that nobody waits for it."""
+        """Refuse the grammar that is being tried, so that nothing waits for the trial."""
         if self._trial is not None:
             self._trial.interrupt()
 
     def of(
         self, wanted: StructuredOutputsParams | None, *, shows_special: bool = False
     ) -> Grammar | None:
-        """One for a request, whose text shows special tokens or not; raises `InvalidGrammar` where
-        it cannot be used."""
+        """Return a request's grammar; raises `InvalidGrammar` if it cannot be used.
+
+        `shows_special`: whether the request's text has its special tokens."""
         if wanted is None:
             return None
         _need_llguidance()
@@ -74,11 +76,11 @@ class Grammars:
 
     @property
     def seconds(self) -> float:
-        """Of a processor, that it took to try grammars so far."""
+        """CPU seconds that trials have taken so far."""
         return 0.0 if self._trial is None else self._trial.seconds
 
     def check(self, wanted: StructuredOutputsParams) -> None:
-        """Raise what `of` would; nothing is kept of it."""
+        """Raise what `of` would raise; the compiled grammar is not kept."""
         _need_llguidance()
         from forerun.grammars import description
         from forerun.grammars.matched import Source
@@ -129,7 +131,7 @@ class Grammars:
         return LLMatcher(self._vocabulary(shows_special), text, log_level=0, limits=limits)
 
     def _vocabulary(self, shows_special: bool) -> LLTokenizer:
-        """One where that makes no difference."""
+        """Return the vocabulary: one for both values if no special token is text."""
         from forerun.grammars.vocabulary import vocabulary
 
         shows_special = shows_special and self._has_spoken_special

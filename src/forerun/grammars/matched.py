@@ -1,4 +1,4 @@
-"""A grammar beside the text of one request."""
+"""A compiled grammar, and its matcher for the texts of one request."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from llguidance import LLMatcher
 from forerun.errors import GrammarTooMuch, InvalidGrammar
 from forerun.grammars.path import Path
 
-_NUM_KNOWN: Final = 64  # beginnings of a text: more than a round guesses
-_MOST_KEPT: Final = 8  # matchers behind beginnings; each is as large as its text
-# Seconds of a processor in which all requests wait: what a step may take by all means, and what all
-# together may take beyond that. These come back at this rate.
+_NUM_KNOWN: Final = 64  # masks kept of a text: more than a round has guesses
+_MOST_KEPT: Final = 8  # copies of a matcher kept at earlier tokens; each is as large as its text
+# CPU seconds, in which all requests wait: what every step may take, what all steps of a grammar may
+# take beyond that, and the rate at which the latter is regained.
 _FAIR_STEP, _MOST_SECONDS, _RATE = 0.005, 1.0, 0.1
 Found = TypeVar("Found")
 
 
 class Source:
-    """One grammar, compiled; texts have copies. These share what they learn of its expressions, its
-    limits, and the time that they may take. `what` it was made from is told to people."""
+    """One compiled grammar; every text has a copy of its matcher.
+
+    Copies share what they compute of its expressions, its limits, and the time that they may take.
+    `what` is what errors call it."""
 
     def __init__(self, compile_it: Callable[[], LLMatcher], what: str) -> None:
         self.what = what
@@ -30,7 +32,7 @@ class Source:
         began = time.thread_time()
         self._matcher = compile_it()
         first = self._matcher.deep_copy()
-        first.compute_bitmask()  # which takes some long
+        first.compute_bitmask()  # for some grammars this takes long
         self.seconds = time.thread_time() - began
         if first.is_error():
             raise InvalidGrammar.because(what, first.get_error())
@@ -39,7 +41,7 @@ class Source:
         return self._matcher.deep_copy()
 
     def renewed(self) -> LLMatcher:
-        """One that shares nothing with those there were."""
+        """Return a matcher compiled anew, which shares nothing with earlier copies."""
         self._matcher = self.timed(self._compile)
         return self._matcher.deep_copy()
 
@@ -62,14 +64,16 @@ class Source:
 
 
 class MatchedGrammar:
-    """A `Grammar` that goes back and forth along the texts that it is asked about: they differ by
-    a few guesses at their end, and are asked about again when these are judged, and learnt from.
+    """A `Grammar` that moves back and forth along the texts that it is asked about.
 
-    Where its matcher comes to an end of what it shares with others, the text is read again by one
-    that shares nothing: only what fails by itself fails. `ends` are the tokens that end a text.
+    These differ in a few guesses at their end, and come again when the guesses are verified and
+    when drafters learn from them. `ends` are the tokens that end a text.
 
-    No matcher goes back itself: llguidance's `rollback` leaves behind what was computed for the
-    tokens that it takes back, and some masks are theirs. A copy reads on from a beginning.
+    If the matcher exceeds limits that it shares with other texts, a newly compiled one reads the
+    text again, so that a text fails only by itself.
+
+    To go back, a copy from an earlier token reads on. llguidance's `rollback` is not used: it
+    leaves behind what was computed for the tokens taken back, and some masks are then theirs.
     """
 
     def __init__(self, source: Source, ends: Iterable[int]) -> None:
@@ -77,10 +81,10 @@ class MatchedGrammar:
         self._matcher = source.copy()
         self._ends = sum([1 << token for token in set(ends)])  # as bits
         self._path = Path()
-        self._num_read = 0  # of its tokens, by the matcher: nothing behind the end
-        self._kept: list[tuple[int, LLMatcher]] = []  # as they were, having read so many
-        self._fork = 0  # where it went back to, until it is there again
-        self._known: dict[int, bytes] = {}  # what may follow its beginnings, by their length
+        self._num_read = 0  # tokens of the path that the matcher has read; none after the end
+        self._kept: list[tuple[int, LLMatcher]] = []  # copies, by the tokens that they have read
+        self._fork = 0  # where it last went back to, until it has read up to there again
+        self._known: dict[int, bytes] = {}  # masks, by the number of tokens before them
 
     def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:  # noqa: ARG002
         return True
@@ -119,7 +123,7 @@ class MatchedGrammar:
             self._go_back_to(num_same)
 
     def _asked(self, num: int, ask: Callable[[LLMatcher], Found]) -> Found:
-        """What the matcher says behind so many tokens of the path."""
+        """Ask the matcher about the place after `num` tokens of the path."""
         found = self._source.timed(lambda: self._found(num, ask))
         if self._matcher.is_error():
             self._matcher, self._num_read, self._kept = self._source.renewed(), 0, []
@@ -133,7 +137,9 @@ class MatchedGrammar:
         return ask(self._matcher)
 
     def _go_to(self, num: int) -> None:
-        """What stands where it went back to is kept: other guesses will begin there, or near."""
+        """Move the matcher to `num` tokens of the path.
+
+        Copies are kept at the fork and before it, since other guesses will begin there or near."""
         self._go_back_to(num)
         if self._num_read < self._fork <= num:
             for stop in (self._fork - _NUM_KNOWN, self._fork):
@@ -145,7 +151,7 @@ class MatchedGrammar:
         self._read_to(num)
 
     def _read_to(self, num: int) -> None:
-        """The matcher loses count where it reads on behind the end, so it does not."""
+        """Read on to `num` tokens, but not past the end, where the matcher would lose count."""
         for token in self._path.tokens[self._num_read : num]:
             if self._matcher.is_stopped():  # or in error
                 return

@@ -1,4 +1,4 @@
-"""The text that a grammar was asked about last."""
+"""The text that a grammar was last asked about, compared with the next one."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from collections.abc import Sequence
 
 
 class Path:
-    """Of the next text only what may be new is looked at, however long it is. A list that it was
-    asked about may have grown since, and is as it was otherwise; others are compared."""
+    """Finds where a text begins to differ from the last one.
+
+    A list that was given before may have grown since, but must not have changed otherwise: only
+    its new tokens are compared. Other sequences are compared as a whole."""
 
     def __init__(self) -> None:
-        self.tokens: list[int] = []  # which begin with the text; more may be left of another one
-        self._growing: Sequence[int] = self.tokens  # a list that begins with so many of them:
+        self.tokens: list[int] = []  # begin with the text; more may be left of an earlier one
+        self._growing: Sequence[int] = self.tokens  # the last list; it and `tokens` are alike in:
         self._num_alike = 0
 
     def follow(self, output: Sequence[int], more: Sequence[int] = ()) -> int:
-        """How many tokens at the beginning are what they were; from now on it begins with `output`
-        and `more` behind it."""
+        """Make `output` followed by `more` the text; returns how many tokens at its beginning are
+        what they were."""
         is_growing = output is self._growing and len(output) >= self._num_alike
         num_same = self._num_alike if is_growing else _num_alike(self.tokens, output)
         num, tokens = len(output), self.tokens
@@ -36,11 +38,11 @@ class Path:
 
 
 def _num_alike(known: Sequence[int], output: Sequence[int]) -> int:
-    """At the beginning of both."""
+    """Return how many tokens both have in common at their beginning."""
     low, high = 0, min(len(known), len(output))
     if list(known[:high]) == list(output[:high]):
         return high
-    while high - low > 1:  # what differs first is between them
+    while high - low > 1:  # the first difference is between them
         middle = (low + high) // 2
         if list(known[low:middle]) == list(output[low:middle]):
             low = middle

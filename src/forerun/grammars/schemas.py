@@ -1,4 +1,4 @@
-"""JSON schemas in the words that llguidance knows."""
+"""Rewrites JSON schemas in keywords that llguidance knows."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any, Final
 
 Schema = dict[str, Any]
 
-_MOST_DIGITS: Final = 10_000  # of `multipleOf` without its point: as many states, and more
-# Where keys are names, and what stands behind them are schemas.
+_MOST_DIGITS: Final = 10_000  # largest `multipleOf` without its point: at least as many states
+# Keywords whose values are objects of named schemas.
 BY_NAME: Final = frozenset(("properties", "patternProperties", "$defs", "definitions"))
 _SEVERAL: Final = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))
 _ONE: Final = frozenset(("items", "additionalItems", "additionalProperties"))
 _VALUES: Final = ("const", "enum", "default", "examples")
-# What a schema may say of its spacing; other words let llguidance pass over what it cannot do.
+# Settings of `x-guidance` that are kept; others let llguidance ignore what it cannot do.
 _SPACING: Final = ("item_separator", "key_separator", "whitespace_flexible", "whitespace_pattern")
-# What puts an object together of parts that must leave room for each other.
+# Keywords that combine an object from subschemas, which must allow each other's names.
 _MERGING: Final = frozenset(
     (
         *("allOf", "not", "if", "then", "else", "dependencies", "dependentSchemas"),
@@ -24,8 +24,8 @@ _MERGING: Final = frozenset(
     )
 )
 _MAY_HAVE_MORE: Final = frozenset(("additionalProperties", "patternProperties"))
-_CHOOSING: Final = frozenset(("$ref", "anyOf", "oneOf"))  # beside `properties`, too
-# Formats that JSON Schema defines. Others are notes, by its own word.
+_CHOOSING: Final = frozenset(("$ref", "anyOf", "oneOf"))  # these only beside `properties`
+# Formats that JSON Schema defines; by its rules, others are mere annotations.
 _FORMATS: Final = frozenset(
     (
         *("date-time", "time", "date", "duration", "email", "idn-email", "hostname"),
@@ -36,8 +36,10 @@ _FORMATS: Final = frozenset(
 
 
 def closed(schema: Schema) -> Schema:
-    """Without names that it does not tell of, unless it says or needs others: models make some up,
-    and programs take none. Objects that are put together of parts stay as they are."""
+    """Return the schema with objects restricted to the names in `properties`.
+
+    Models invent names, and programs do not expect them. An object that allows or requires others
+    stays open, and a schema that combines subschemas stays as it is."""
     if any(_is_merged(part) for part in _parts(schema)):
         return schema
 
@@ -56,7 +58,7 @@ def closed(schema: Schema) -> Schema:
 
 
 def mapped_parts(schema: Schema, change: Callable[[Any], Any]) -> Schema:
-    """With other schemas for those within it."""
+    """Return the schema with `change` applied to the schemas directly within it."""
     found: Schema = {}
     for key, value in schema.items():
         if key in BY_NAME and isinstance(value, dict):
@@ -69,7 +71,7 @@ def mapped_parts(schema: Schema, change: Callable[[Any], Any]) -> Schema:
 
 
 def reworded(schema: Schema) -> Schema:
-    """The same values fit. Raises `ValueError` for numbers that would take too long."""
+    """Rewrite a schema in place; the same values fit. `ValueError` for numbers that take long."""
     spacing = schema.pop("x-guidance", {})
     for part in _parts(schema):
         _check_multiple(part.get("multipleOf"))
@@ -82,7 +84,7 @@ def reworded(schema: Schema) -> Schema:
 
 
 def _parts(schema: Any) -> Iterator[Schema]:
-    """It and all within it; each may be changed before the next is asked for."""
+    """Yield the schema and all within it; each may be changed before the next is asked for."""
     waiting = [schema]
     while waiting:
         part = waiting.pop()
@@ -113,7 +115,8 @@ def _check_multiple(number: Any) -> None:
 
 
 def _spell_names(part: Schema) -> None:
-    """`propertyNames`, as dictionaries of typed programs have it: any text, some, or a pattern."""
+    """Replace `propertyNames` as typed programs write it for dictionaries: any string, an enum, or
+    a pattern."""
     told = part.get("propertyNames")
     if not isinstance(told, dict) or told.get("type", "string") != "string":
         return

@@ -1,4 +1,4 @@
-"""Where grammars of callers whom nobody knows are tried before they are used."""
+"""Tries grammars of callers who are not trusted in a process of its own, before they are used."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from typing import Any, Final
 from weakref import finalize
 
 _SCRIPT: Final = Path(__file__).with_name("trying.py")
-_SECONDS: Final = 1.0  # of a processor
-_PATIENCE: Final = 10.0  # seconds, however busy the machine is
+_SECONDS: Final = 1.0  # of CPU time
+_PATIENCE: Final = 10.0  # seconds of wall time, however busy the machine is
 _MEMORY: Final = 1 << 30  # bytes
 TOO_LONG: Final = "it takes too long"
 TOO_MUCH: Final = "it is too much"
 
 
 class Trial:
-    """A process of its own compiles a grammar and follows it for some steps. Hostile ones make
-    llguidance overflow its stack, take memory without end or compute for minutes: then that process
-    is ended, and the next one begins anew. It begins when it is first asked.
+    """A process that compiles a grammar and follows it for some steps.
 
-    `vocabulary` is told to it, and llguidance's `limits`. `seconds` of a processor are what all
-    answers took.
+    Hostile grammars make llguidance overflow its stack, take memory without end or compute for
+    minutes. The process then ends, and the next grammar gets a new one. It starts with the first
+    grammar, and is told the `vocabulary` and llguidance's `limits`. `seconds` is the CPU time of
+    all answers.
     """
 
     def __init__(self, vocabulary: Mapping[str, Any], limits: Mapping[str, Any]) -> None:
@@ -40,7 +40,9 @@ class Trial:
         self._is_asking = self._is_interrupted = False
 
     def complaint(self, text: str, *, is_looked_at: bool = False) -> str | None:
-        """Why a grammar cannot be used; None: it can. One that `is_looked_at` is compiled alone."""
+        """Return why a grammar cannot be used, None if it can.
+
+        With `is_looked_at` it is compiled and asked for one mask, and not followed."""
         asked = json.dumps({"text": text, "walks": not is_looked_at})
         with self._lock:
             with self._interrupting:
@@ -54,7 +56,7 @@ class Trial:
                 with self._interrupting:
                     self._is_asking = False
                     is_over = self._is_interrupted or not answer
-                if is_over:  # the answer to what was asked last would be taken for the next one's
+                if is_over:  # a late answer would be taken for the next grammar's
                     self._stop()
         if is_over:
             return TOO_LONG if process.was_slow else TOO_MUCH
@@ -64,7 +66,7 @@ class Trial:
         return TOO_MUCH if complaint and complaint.startswith("panic") else complaint
 
     def interrupt(self) -> None:
-        """What is tried now is too much."""
+        """End the trial of the current grammar, which is then refused."""
         with self._interrupting:
             if self._is_asking:
                 self._is_interrupted = True
@@ -72,7 +74,7 @@ class Trial:
                     self._process.kill()
 
     def _running(self) -> _Process:
-        if self._process is not None and self._process.has_ended:  # by somebody else
+        if self._process is not None and self._process.has_ended:  # it was killed from outside
             self._stop()
         self._process = self._process or _Process(self._opening)
         return self._process
@@ -84,7 +86,7 @@ class Trial:
 
 
 class _Process:
-    """Answers a line with a line; it ends with this object."""
+    """A running trial process: answers a line with a line, and ends with this object."""
 
     def __init__(self, opening: str) -> None:
         self._process = subprocess.Popen(
@@ -94,7 +96,7 @@ class _Process:
             stderr=subprocess.DEVNULL,
             text=True,
             encoding="utf-8",
-            start_new_session=True,  # ^C is for this process alone
+            start_new_session=True,  # ^C must not reach it
         )
         self.kill = self._process.kill
         self.stop = finalize(self, _stop, self._process)
@@ -112,7 +114,7 @@ class _Process:
         return -self._process.returncode in by
 
     def answer(self, line: str) -> str:
-        """Empty where it has ended, or took too long."""
+        """Send a line and return the answer; empty if the process has ended or took too long."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         patience = Timer(_PATIENCE, self.kill)

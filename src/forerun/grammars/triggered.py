@@ -1,4 +1,4 @@
-"""A grammar that waits for its cue."""
+"""A grammar that binds once a trigger is written."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from forerun.types import Grammar
 
 
 class TriggeredGrammar:
-    """A `Grammar` that says nothing until one of `triggers` is written: from its first character
-    on, the text is what `grammar` allows. Where that does not fit, nothing has begun.
+    """A `Grammar` that does not bind until one of `triggers` is written.
 
-    `spell` gives a token's bytes, and `read` tokens of any bytes.
+    From the trigger's first character on, the text must fit `grammar`. A trigger is ignored if it
+    does not fit, together with whatever else its last token spells. `spell` returns a token's
+    bytes, and `read` the tokens of any bytes.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class TriggeredGrammar:
     def _split(
         self, cue: Cue, output: Sequence[int], more: Sequence[int]
     ) -> tuple[Sequence[int], Sequence[int]]:
-        """What the grammar reads of both."""
+        """Return the parts of `output` and `more` that the grammar reads: those after the cue."""
         return self._behind.of(output, cue), more[max(0, cue.num - len(output)) :]
 
     def _begun(self, text: bytes) -> Sequence[int] | None:

@@ -1,8 +1,7 @@
-"""Tries grammars for a process that has to live on where one is too much: compiles each, and
-follows it for some steps.
+"""Script that compiles grammars and follows each for some steps, for a process that must survive.
 
-Run as a script, by `Trial`, with a line of JSON for each message; where it ends instead, a
-grammar was too much. It imports nothing of this package, so as to be there at once.
+`Trial` runs it; each message is a line of JSON. If the script ends instead of answering, the
+grammar was too much. It imports nothing of this package, so that it starts fast.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ try:
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
-_STACK_BYTES = 4 << 20  # half of what a thread usually has: what fits here fits elsewhere
-_STEP_SECONDS = 0.25  # all other requests wait for a step
+_STACK_BYTES = 4 << 20  # half of a thread's usual stack: what fits here fits elsewhere
+_STEP_SECONDS = 0.25  # in the engine, all other requests wait for a step
 _WALK_SECONDS = 0.1
 _MOST_STEPS = 1024
 
 
 class Words:
-    """A vocabulary as llguidance wants it; texts are spelled in the longest tokens."""
+    """A tokenizer in the form that llguidance wraps; it splits text into the longest tokens."""
 
     def __init__(self, told: dict[str, Any]) -> None:
         self.tokens = [token.encode("latin-1") for token in told["tokens"]]
@@ -77,7 +76,7 @@ def complaint_about(
 
 
 def _some(bits: bytes, chance: random.Random) -> int | None:
-    """One of the tokens that may follow."""
+    """Return a random one of the allowed tokens."""
     start = chance.randrange(len(bits))
     for first, part in ((start, bits[start:]), (0, bits)):
         rest = part.lstrip(b"\0")
@@ -106,12 +105,12 @@ def answer(vocabulary: LLTokenizer, limits: LLParserLimits, asked: dict[str, Any
         began = time.process_time()
         complaint = complaint_about(vocabulary, limits, **asked)
         print(json.dumps([complaint, time.process_time() - began]), flush=True)
-    except BaseException:  # llguidance's memory is in no good state
+    except BaseException:  # llguidance's state is not to be trusted any more
         os._exit(1)
 
 
 def _limit_memory(num_bytes: int) -> None:
-    """That much more than it has by now."""
+    """Limit the process to `num_bytes` more than it has at this moment."""
     if resource is not None:
         with open("/proc/self/statm") as file:
             used = int(file.read().split()[0]) * resource.getpagesize()
@@ -119,7 +118,7 @@ def _limit_memory(num_bytes: int) -> None:
 
 
 def _limit_time(seconds: float) -> None:
-    """Of the processor, from now on; more ends this process."""
+    """Limit the process to `seconds` of CPU time from this moment on; a signal then ends it."""
     if hasattr(signal, "setitimer"):  # not on Windows
         signal.setitimer(signal.ITIMER_PROF, seconds)
 

@@ -1,4 +1,4 @@
-"""A tokenizer as llguidance reads it."""
+"""A tokenizer in the form that llguidance reads."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from llguidance import LLTokenizer, TokenizerWrapper
 from forerun.errors import InvalidOption
 from forerun.models.text.tokenizer import Tokenizer
 
-_MARK: Final = "\x02"  # no token goes on behind it
-# Special tokens that stand in an answer, around calls and reasoning: to grammars they are text.
+_MARK: Final = "\x02"  # no token continues across it
+# Special tokens around calls and reasoning in an answer, which are text to grammars.
 _SPOKEN_SPECIAL: Final = (
     *("[TOOL_CALLS]", "<tool_call>", "</tool_call>"),
     *("<think>", "</think>", "[THINK]", "[/THINK]"),
 )
 
-# Masks of tokens that are all of one kind are known beforehand. Few characters may be left of a
-# text with a bound, so there are kinds by length.
+# Slices of the vocabulary whose masks llguidance computes in advance: white space, and text within
+# JSON strings, by length, since a bounded string may have few characters left.
 _IN_JSON: Final = r'[^"\\\x00-\x1F\x7F]'
 _LENGTHS: Final = (4, 8, 10, 16, 30)
 _KINDS: Final = (
@@ -28,14 +28,14 @@ _KINDS: Final = (
     *(f"{_IN_JSON}{{1,{length}}}" for length in _LENGTHS),
     f"{_IN_JSON}+",
 )
-_MAX_KEPT: Final = 4096  # texts whose tokens are known,
-_SHORT: Final = 256  # bytes each, at most
+_MAX_KEPT: Final = 4096  # texts whose tokens are kept,
+_SHORT: Final = 256  # each of at most so many bytes
 
 _PARTS: Final = re.compile(f"({'|'.join(map(re.escape, _SPOKEN_SPECIAL))})")
 
 
 class _Spoken:
-    """A tokenizer in the words of llguidance."""
+    """A tokenizer in the form that llguidance wraps."""
 
     def __init__(self, tokenizer: Tokenizer, *, shows_special: bool) -> None:
         self._tokenizer = tokenizer
@@ -47,15 +47,17 @@ class _Spoken:
             tokenizer.token_bytes(token, skip_special=False)
             for token in range(tokenizer.vocab_size)
         ]
-        # What is forced is asked about again with each of its tokens.
+        # llguidance asks about a forced text again after each of its tokens.
         self._known = lru_cache(_MAX_KEPT)(self._tokens_of)
 
     def __call__(self, text: bytes) -> Sequence[int]:
         return self._known(text) if len(text) <= _SHORT else self._tokens_of(text)
 
     def _tokens_of(self, text: bytes) -> list[int]:
-        """Of text that goes on after other text: where a tokenizer puts a space before its first
-        word, there is a mark in front, whose tokens are left out."""
+        """Return the tokens of text that follows other text.
+
+        If the tokenizer puts a space before a text, `_MARK` is put in front and its tokens are left
+        out."""
         found: list[int] = []
         for part in _PARTS.split(text.decode("utf-8", "replace")):
             found += [self._special[part]] if part in self._special else self._spell(part)
@@ -72,20 +74,20 @@ class _Spoken:
 
 
 def spoken_special(tokenizer: Tokenizer) -> dict[str, int]:
-    """Special tokens that are text where texts show them."""
+    """Return the special tokens that are text to grammars, if a request's text shows them."""
     tokens = {tokenizer.token(token): token for token in tokenizer.special_ids}
     return {name: token for name, token in tokens.items() if name in _SPOKEN_SPECIAL}
 
 
 def vocabulary(tokenizer: Tokenizer, *, shows_special: bool) -> LLTokenizer:
-    """It takes some tenths of a second."""
+    """Return llguidance's tokenizer; making it takes some tenths of a second."""
     _need_an_end(tokenizer)
     wrapped = TokenizerWrapper(_Spoken(tokenizer, shows_special=shows_special))
     return LLTokenizer(wrapped, eos_token=list(tokenizer.eos_ids), slices=list(_KINDS))
 
 
 def told(tokenizer: Tokenizer) -> dict[str, Any]:
-    """A vocabulary for another process, as JSON has it."""
+    """Return the vocabulary as JSON values, for another process."""
     _need_an_end(tokenizer)
     words = _Spoken(tokenizer, shows_special=True)
     return {

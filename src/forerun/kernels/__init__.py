@@ -1,4 +1,4 @@
-"""The only room that knows hardware: one interface, one contract suite, several kernel sets."""
+"""The only package that knows hardware: one interface, one contract suite, several kernel sets."""
 
 from forerun.kernels.base import (
     AttentionShape,

@@ -1,10 +1,10 @@
-"""The one interface between models and hardware.
+"""The interface between models and hardware.
 
-Arrays, weights, stores and batches are opaque above this room: a model passes them from call to
-call and never looks inside. A pass is
+Arrays, weights, stores and batches are opaque outside this package: a model passes them from call
+to call and never looks inside. A pass is
 
-    batch = begin(plan, rope)                     integers go to the device, once
-    run(body, batch, store)                       or draw(…), for tokens; where body is
+    batch = begin(plan, …)                        integers go to the device, once
+    run(body, batch, store)                       or draw(…), for tokens; body(batch, store) is
     x = embed(table, batch)                       [T, E]
     per layer:
       x, h = add_norm(x, delta, norm)             residual, then RMS norm
@@ -15,9 +15,9 @@ call and never looks inside. A pass is
     x, h = add_norm(select(x), select(delta), norm)   only the wanted rows go on
     logits(h, head)                               numpy [R, V]
 
-**What a token gets does not depend on what else is in the pass**, bit for bit: not on the number
-of tokens, their order, the chunking of a prompt, the tree around it, or the page layout. The
-contract suite (`tests/contracts/test_kernels.py`) holds every kernel set to that.
+**A token's results do not depend on what else is in the pass**, bit for bit: not on the number of
+tokens, their order, the chunking of a prompt, the tree around the token, or the page layout. The
+contract suite (`tests/contracts/test_kernels.py`) checks this for every kernel set.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from forerun.types import FloatArray, IntArray
 Array = Any  # activations: [T, …], or [R, …] after select
 Weight = Any  # a vector, or a matrix of one or more stacked parts
 Store = Any  # the K and V rows of all layers
-Batch = Any  # a plan, as the kernel set likes it
+Batch = Any  # a plan in the kernel set's own form
 Body = Callable[[Batch, Store], npt.NDArray[np.float32]]  # from the embedding to the logits
 
 
@@ -46,7 +46,7 @@ Given = Sequence[FloatArray] | Callable[[], Sequence[FloatArray]]
 
 
 class StoredTensor(Protocol):
-    """One weight as its file has it; `models.weights.checkpoint.Tensor` is one."""
+    """One weight in the format of its file, such as `models.weights.checkpoint.Tensor`."""
 
     @property
     def name(self) -> str: ...
@@ -58,11 +58,11 @@ class StoredTensor(Protocol):
     def data(self) -> npt.NDArray[np.uint8]: ...
 
     def floats(self, first: int, last: int) -> npt.NDArray[np.float32]:
-        """Rows `first` … `last` - 1, expanded."""
+        """Return rows `first` … `last` - 1, expanded to float32."""
 
 
 class WeightSource(Protocol):
-    """Where weights come from; `models.weights.checkpoint.Checkpoint` is one."""
+    """Where weights are loaded from, such as `models.weights.checkpoint.Checkpoint`."""
 
     def tensor(self, name: str) -> StoredTensor: ...
 
@@ -71,12 +71,12 @@ class WeightSource(Protocol):
 
 @dataclass(frozen=True)
 class AttentionShape:
-    """The heads of a model. Query head h reads key/value head h // (num_heads // num_kv_heads)."""
+    """A model's heads. Query head h reads key/value head h // (num_heads // num_kv_heads)."""
 
     num_heads: int
     num_kv_heads: int
     head_dim: int
-    window: int | None = None  # a token sees this many keys at most, itself included
+    window: int | None = None  # a token attends to at most so many keys, its own included
 
     @property
     def q_len(self) -> int:
@@ -96,47 +96,48 @@ class Norm:
 
 
 class Kernels(Protocol):
-    """A kernel set: everything that a model asks of the hardware."""
+    """A kernel set: every operation that models need, on one kind of hardware."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def begins_plain(self) -> bool:
-        """Whether behind a plain pass whose plan has `next_slots` the next one is begun at once,
-        while the host works on what was drawn."""
+        """Whether a plain pass whose plan has `next_slots` is followed at once by the next pass,
+        while the host processes the drawn tokens."""
 
     @property
     def head_start(self) -> float:
-        """Seconds of its work that were done when the last pass was asked for."""
+        """Seconds of the last pass's work that were done before the engine asked for the pass."""
 
     @property
     def begins_early(self) -> bool:
-        """Whether passes, drafters' too, are begun before the last ones are over: what the parts of
-        a round take one after the other says nothing."""
+        """Whether passes, drafters' too, may begin before the previous one has ended. If so, timing
+        the parts of a round one by one does not tell what they cost."""
 
     @property
     def begins_rounds(self) -> bool:
-        """Whether that may be so for a pass with guesses, too: the latest were made here."""
+        """Whether a pass with guesses may begin early, too: the latest guesses were made by passes
+        of this kernel set."""
 
     def loading(self, num_tensors: int) -> AbstractContextManager[None]:
-        """Around the loading of one model, to tell how far it is and what became of it."""
+        """Wrap the loading of one model, to report its progress and its outcome."""
 
     def load_vector(self, source: WeightSource, name: str) -> Weight: ...
 
     def load_matrix(
         self, source: WeightSource, names: Sequence[str], biases: Sequence[str] = ()
     ) -> Weight:
-        """The named matrices [out, in] stacked along `out`, with one bias for each or none."""
+        """Load the named matrices [out, in], stacked along `out`, with one bias each or none."""
 
     def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> Store:
-        """Room for the rows of all layers; `MemoryError` where there is none."""
+        """Allocate the KV rows of all layers; raise `MemoryError` if they do not fit."""
 
     def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:
-        """What one slot of such a store takes: a key and a value in every layer."""
+        """Return the bytes of one slot of such a store: a key and a value in every layer."""
 
     def free_bytes(self) -> int | None:
-        """What new stores may take together; None where a machine's memory is the only limit."""
+        """Return the bytes that new stores may take; None if only the host's memory limits them."""
 
     def move_rows(self, store: Store, sources: IntArray, targets: IntArray) -> None:
         """Copy K and V of all layers from slot to slot, as if all were read before any write."""
@@ -145,33 +146,33 @@ class Kernels(Protocol):
         """Prepare a pass; `inv_freq` [head_dim / 2] are the rotary frequencies, in float64."""
 
     def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
-        """`sampling.gumbel_argmax`, bit for bit, as fast as the hardware likes."""
+        """Return exactly what `sampling.gumbel_argmax` returns, by a faster way if there is one."""
 
     def weight_sum(self, logits: FloatArray, top: float, temperature: float) -> tuple[float, float]:
-        """Bounds as those of `sampling.weight_sum`, as close as the hardware likes."""
+        """Return bounds of the same sum as `sampling.weight_sum`; they may be wider or closer."""
 
     def run(self, body: Body, batch: Batch, store: Store) -> npt.NDArray[np.float32]:
-        """body(batch, store): a pass, from `embed` to `logits`.
+        """Run body(batch, store), a pass from `embed` to `logits`.
 
-        A body depends on its arguments alone, so a kernel set may keep what it did and replay it
-        for the next batch of as many tokens.
+        A body depends on its arguments alone, so a kernel set may record its operations and replay
+        them for the next batch with the same number of tokens.
         """
 
     def draw(
         self, body: Body, batch: Batch, store: Store, draws: Sequence[CoupledDraws | None]
     ) -> Scores:
-        """`run`, and the tokens that `draws` (one for each row of the plan) describe.
+        """Run the pass and draw the tokens that `draws` (one for each row of the plan) describe.
 
-        A kernel set may draw them where the logits are, exactly as `sampling` would, and leave
-        the logits there; or return logits and no tokens. Rows without draws come as logits. Rows
-        that no accepted guess leads to may be left out.
+        A kernel set may draw on the device, exactly as `sampling` would, and leave the logits
+        there; or return logits and no tokens. Rows without draws are returned as logits. Rows
+        after a guess that is not accepted may be left out.
         """
 
     def embed(self, table: Weight, batch: Batch) -> Array:
         """[T, E]"""
 
     def add_norm(self, x: Array, delta: Array | None, norm: Norm) -> tuple[Array, Array]:
-        """(x + delta, norm(x + delta)); `x` is given up and may be written to."""
+        """Return (x + delta, norm(x + delta)); `x` may be overwritten, so do not use it again."""
 
     def linear(self, x: Array, matrix: Weight) -> Array:
         """x · matrixᵀ + bias: [T, in] -> [T, out]"""
@@ -185,7 +186,7 @@ class Kernels(Protocol):
         q_norm: Norm | None = None,
         k_norm: Norm | None = None,
     ) -> Array:
-        """Normalise q and k per head where asked, rotate them (halves paired), store k and v.
+        """Apply `q_norm` and `k_norm` per head, rotate q and k (halves paired), store k and v.
 
         `qkv` is [T, q_len + 2·kv_len]; returns q [T, q_len].
         """
@@ -200,27 +201,29 @@ class Kernels(Protocol):
         """The wanted rows: [T, …] -> [R, …]"""
 
     def logits(self, x: Array, head: Weight) -> npt.NDArray[np.float32]:
-        """x · headᵀ, back on the host: [R, E] -> [R, V]"""
+        """x · headᵀ, copied to the host: [R, E] -> [R, V]"""
 
 
 @runtime_checkable
 class CompiledKernels(Protocol):
-    """Those that are compiled when they are first used, which takes long."""
+    """Kernels that are compiled on first use, which takes long."""
 
     @property
     def compiles(self) -> bool:
-        """Not where they are interpreted."""
+        """False if the kernels are interpreted instead."""
 
     def compiling(self) -> AbstractContextManager[None]:
-        """Passes inside run nothing, and what comes out of them means nothing; but what they need
-        is compiled when it is over, side by side."""
+        """Collect the kernels that passes need, and compile them concurrently on exit.
+
+        Passes inside run nothing, and their results are meaningless.
+        """
 
 
 @dataclass(frozen=True)
 class ChainNoise:
     """How a pass guesses: argmax(logits / temperature + noise), or argmax(logits) at 0.
 
-    Guess number i is for the token at `position` + i; its noise is that of `sampling.Noise`.
+    Guess number i is for the token at `position` + i, with the noise of `sampling.Noise` there.
     """
 
     temperature: float = 0.0
@@ -230,10 +233,10 @@ class ChainNoise:
 
 @runtime_checkable
 class TappedKernels(Kernels, Protocol):
-    """A kernel set whose passes hand out hidden states, and take them in: trained heads run here.
+    """A kernel set whose passes return and accept hidden states, as trained heads need them.
 
-    A body calls `tap` as often as it likes; once `run` is over, `taps` has what was handed out. A
-    body that taps is another body than one that does not, with the same bits of logits.
+    A body may call `tap` any number of times; after `run`, `taps` returns the tapped values. A
+    body that taps and one that does not must be unequal; both give logits with the same bits.
     """
 
     def begin(
@@ -243,25 +246,28 @@ class TappedKernels(Kernels, Protocol):
         inv_freq: FloatArray,
         given: Sequence[FloatArray] = (),
     ) -> Batch:
-        """As above; `given` are activations [T, width] for the pass to start from."""
+        """As in `Kernels`; `given` are activations [T, width] that the pass starts from."""
 
     def given(self, batch: Batch, idx: int) -> Array:
-        """What `begin` was given: [T, width]"""
+        """Array number `idx` of those given to `begin`: [T, width]"""
 
     def concat(self, parts: Sequence[Array]) -> Array:
-        """Side by side: [T, a], [T, b], … -> [T, a + b + …]"""
+        """Join columns: [T, a], [T, b], … -> [T, a + b + …]"""
 
     def tap(self, x: Array, batch: Batch) -> None:
-        """Hand out `x` as it is now, whatever is written to it later."""
+        """Let the pass return the present values of `x`, even if `x` is overwritten later."""
 
     def taps(self, batch: Batch) -> Sequence[npt.NDArray[np.float32]]:
-        """What the last `run` over this batch tapped, on the host, in order; there may be more rows
-        behind those that were there. They may be read late, until the second such pass after it."""
+        """Return the values that the last `run` over this batch tapped, in order, on the host.
+
+        Rows of padding may follow a tap's own rows. The values stay readable until the second such
+        pass after this one.
+        """
 
 
 @runtime_checkable
 class ChainKernels(TappedKernels, Protocol):
-    """A kernel set on which one pass over one request guesses a whole chain of tokens by itself."""
+    """A kernel set on which one pass over one request guesses a whole chain of tokens."""
 
     def begin(
         self,
@@ -271,24 +277,26 @@ class ChainKernels(TappedKernels, Protocol):
         given: Given = (),
         noise: ChainNoise | None = None,
     ) -> Batch:
-        """As above; tokens that the pass will guess may stand as 0 in the plan, and what is given
-        may be made when it is needed: not where the pass was begun early."""
+        """As in `TappedKernels`. In the plan, tokens that the pass will guess may have any id, such
+        as 0. `given` may be a callable; it is not called if the pass has begun early."""
 
     def load_array(self, array: IntArray | FloatArray) -> Weight:
-        """Ids, or a table of single rows, as they are."""
+        """Load ids, or a table whose rows are read one at a time, without packing."""
 
     def computed(self, x: Array) -> Array:
-        """x, computed once for all who will ask for it."""
+        """Return x as computed values, so that several uses do not compute it again."""
 
     def num_known(self, batch: Batch) -> int:
-        """Tokens of a chain's batch before those that it guesses, as many as there is room for:
-        all from the last that is known on are wanted."""
+        """Return how many tokens of a chain's batch come before its guesses, padding included.
+
+        The last known token and all tokens after it are wanted.
+        """
 
     def part(self, batch: Batch, first: int, last: int) -> Batch:
-        """Tokens `first` … `last` - 1 of a batch, with those of them that are wanted."""
+        """Tokens `first` … `last` - 1 of a batch, with the wanted ones among them."""
 
     def new_picks(self, batch: Batch, num: int) -> Array:
-        """Room for `num` guesses [num, 3]: id, share of softmax(logits), which of the `ids`."""
+        """Room for `num` guesses [num, 3]: id, probability in softmax(logits), index in `ids`."""
 
     def pick(
         self,
@@ -302,11 +310,12 @@ class ChainKernels(TappedKernels, Protocol):
         delta: Array | None = None,
         token: int | None = None,
     ) -> None:
-        """Guess number `place`, from one row of logits [R, n] of the tokens `ids`, with `delta`
-        [1, n] added. It becomes token number `token` of the batch, if that is given."""
+        """Write guess number `place` to `picks`, from one row of logits [R, n] of the tokens `ids`,
+        with `delta` [1, n] added. If `token` is given, the guess becomes that token of the batch.
+        """
 
     def gated_row(self, table: Weight, gates: Array, row: int, picks: Array, place: int) -> Array:
         """(1 + gates[row]) ∘ the row of a table [n, width] for guess number `place`: [1, width]"""
 
     def finish(self, x: Array) -> npt.NDArray[np.float32]:
-        """The end of a body without logits: rows, as many as are wanted, back on the host."""
+        """End a body that has no logits: return the wanted rows on the host."""

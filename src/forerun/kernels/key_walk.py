@@ -1,4 +1,4 @@
-"""Each token's keys in logical order, as edits of one buffer from token to token."""
+"""Each token's keys in logical order, as edits of one buffer that is reused from token to token."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from forerun.types import IntArray
 
 @dataclass(frozen=True)
 class Query:
-    """One token's keys, given that those of the token before it lie in the buffer.
+    """How the buffer with the previous token's keys becomes that of this token.
 
-    Rows 0 … `keep`-1 stay; `fill` are the slots of the rows that follow.
+    Rows 0 … `keep`-1 stay; the rows after them are read from the slots `fill`.
     """
 
     keep: int
@@ -27,7 +27,8 @@ class Query:
 
 
 def queries_of(row: PlanRow) -> Iterator[Query]:
-    """One query per token that runs. A chain fills one row a token, a tree re-fills at a fork."""
+    """Yield a query for each token that runs. A chain fills one row per token; a tree refills from
+    the fork on."""
     before: IntArray | None = None
     for idx in range(row.num_written, len(row.span)):
         path = row.ancestors(idx)

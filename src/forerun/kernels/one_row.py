@@ -9,7 +9,7 @@ import numpy as np
 
 from forerun.types import FloatArray
 
-BLOCK_LEN: Final = 256  # B: keys per product, few enough that the library keeps to one thread
+BLOCK_LEN: Final = 256  # B: keys per product, so few that OpenBLAS uses one thread
 EXP_LIMIT: Final = 80.0  # exp stays finite in float32, and silu below -80 is zero in effect
 
 

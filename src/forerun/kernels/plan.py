@@ -1,11 +1,11 @@
-"""One pass over many spans, as integers.
+"""A plan: one pass over many spans, as integers.
 
     logical row   0 … start-1 | start  start+1  …            of one request
                   committed   | the span's tokens, one row each, in span order
     slot          page · page_size + lane                    of the whole cache
 
-A token's keys are the committed rows, then its own ancestors from the root down, itself last.
-So key j is always the token at position j, wherever pages lie and whatever else runs.
+A token's keys are the committed rows, then its own ancestors from the root down, then itself.
+So key j is always the token at position j, wherever the pages are and whatever else runs.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from forerun.types import IntArray, Span
 
 
 class SlotTable(Protocol):
-    """Where a request's logical rows lie in the cache."""
+    """Maps a request's logical rows to slots of the cache."""
 
     def slots(self, length: int) -> IntArray:
-        """The slots of rows 0 … length-1; asserts that they are held."""
+        """Return the slots of rows 0 … length-1; asserts that the request holds them."""
 
 
 @dataclass(frozen=True)
 class PlanRow:
     """One request's part of a pass.
 
-    The first `num_written` tokens of the span are in the cache from an earlier pass: they are
-    ancestors here and do not run again (a draft model grows its tree level by level this way).
+    The first `num_written` tokens of the span are in the cache from an earlier pass. They are
+    ancestors here and do not run again: a draft model grows its tree level by level this way.
     """
 
     span: Span
@@ -61,23 +61,23 @@ class PlanRow:
 
     @property
     def write_slots(self) -> IntArray:
-        """The slots of the tokens that run."""
+        """The slots that this pass writes: those of the tokens that run."""
         return self.slots[self.span.start + self.num_written :]
 
     def ancestors(self, idx: int) -> IntArray:
-        """The slots of token `idx`'s ancestors in the span, from the root down, itself last."""
+        """Return the slots of token `idx`'s ancestors in the span, root first, then its own."""
         path = np.array(self.span.tree.path_to(idx), dtype=np.int64)
         return self.slots[self.span.start + path]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What one target pass runs: every array here is integers, in the order of `rows`.
+    """What one pass runs; every array is integers, in the order of `rows`.
 
-    `next_slots` are those of the rows that follow each span, as many as the next pass may need, if
-    it is like this one; None: the request ends here. A kernel set may begin that pass before
-    anybody has looked at what was drawn: the slots are held anyway. `is_draft`: a drafter's pass
-    in which it guesses, so that the next one may verify that.
+    `next_slots` are the slots after each span, as many as the next pass needs if it is like this
+    one; None for a request that ends here. With them a kernel set may begin the next pass before
+    the host has read the drawn tokens: the request holds the slots anyway. `is_draft` marks a
+    drafter's pass that guesses, so that the pass after it may be the verification.
     """
 
     rows: tuple[PlanRow, ...]
@@ -86,7 +86,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         if len(self.rows) == 1:
-            return  # rows of one table have slots of their own
+            return  # a single table never has the same slot twice
         slots = self.write_slots.tolist()
         assert len(set(slots)) == len(slots), "two tokens of a pass share a cache slot"
 
@@ -108,7 +108,7 @@ class Plan:
         return sum([len(row.span.wanted) for row in self.rows])
 
     def integers(self) -> tuple[Sequence[int], list[int], Sequence[int], Sequence[int]]:
-        """Tokens, write slots, wanted and positions, as below: for whoever puts them together."""
+        """Return tokens, write slots, wanted and positions, as plain integers where possible."""
         if len(self.rows) == 1 and not self.rows[0].num_written:
             (row,) = self.rows
             return row.span.tokens, row.write_slots.tolist(), row.span.wanted, row.span.positions
@@ -132,7 +132,7 @@ class Plan:
 
     @cached_property
     def wanted(self) -> IntArray:
-        """Indices into the pass of the tokens whose logits are asked for, in span order."""
+        """The indices, within the pass, of the tokens whose logits are wanted, in span order."""
         wanted: list[int] = []
         first = 0
         for row in self.rows:

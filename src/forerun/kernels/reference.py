@@ -1,8 +1,8 @@
-"""Numpy, one row at a time: slow, exact, the oracle of the other kernel sets.
+"""The reference kernels: numpy, one row at a time; slow, exact, the oracle of other kernel sets.
 
-Bits cannot depend on the batch because the batch is never seen: each product is a matrix times one
-row, each attention one query against its own keys. Library routines may still choose by shape or
-alignment, so shapes here depend on the token alone, and rows are copied into one aligned buffer.
+Bits cannot depend on the batch because no operation sees it: each product is a matrix times one
+row, each attention one query against its own keys. Numpy's routines may still choose an algorithm
+by shape or alignment, so shapes depend on the token alone, and rows are copied to aligned buffers.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from forerun.sampling import CoupledDraws, Logits, Noise, gumbel_argmax, weight_
 from forerun.types import FloatArray, IntArray
 
 ALIGNMENT: Final = 64
-# A matrix is walked in slices that stay in the processor's cache while each row passes by. Larger
-# ones wake OpenBLAS's threads, and times scatter widely on a shared machine (docs/kernels.md).
+# A slice of a matrix stays in the processor's cache while it is multiplied with every row. Larger
+# slices start OpenBLAS's threads, and times scatter widely on a shared machine (docs/kernels.md).
 SLICE_BYTES: Final = 1 << 20
 
 
@@ -42,12 +42,12 @@ def aligned_empty(shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any
 class Matrix:
     weight: FloatArray  # [out, in]
     bias: FloatArray | None  # [out]
-    row_in: FloatArray  # [in]: every row passes through here on its way into a product
-    row_out: FloatArray  # [out]: and its result through here
+    row_in: FloatArray  # [in]: the aligned buffer to which each row is copied for a product
+    row_out: FloatArray  # [out]: the aligned buffer of its result
 
     @property
     def slices(self) -> list[slice]:
-        """Runs of outputs, cut by the matrix's own shape and nothing else."""
+        """Runs of outputs; they depend on the matrix's shape alone."""
         num_out, num_in = self.weight.shape
         step = max(1, SLICE_BYTES // (num_in * self.weight.itemsize))
         return [slice(lo, min(lo + step, num_out)) for lo in range(0, num_out, step)]
@@ -73,7 +73,7 @@ class ReferenceBatch:
 
 
 class ReferenceKernels:
-    """float32 by default; float64 for oracles. Weights are expanded when they are loaded."""
+    """Numpy kernels in float32, or float64 for oracles. Loading expands the weights."""
 
     name = "reference"
     begins_plain = begins_early = begins_rounds = False
@@ -115,7 +115,7 @@ class ReferenceKernels:
         require_memory(2 * math.prod(size) * self._dtype.itemsize)
         try:
             return KVStore(np.zeros(size, self._dtype), np.zeros(size, self._dtype))
-        except ValueError as error:  # more than an address can name
+        except ValueError as error:  # more than the address space
             raise MemoryError(str(error)) from error
 
     def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:
@@ -126,7 +126,7 @@ class ReferenceKernels:
 
     def move_rows(self, store: KVStore, sources: IntArray, targets: IntArray) -> None:
         for rows in (store.k, store.v):
-            rows[:, targets] = rows[:, sources]  # the right side is a copy, made first
+            rows[:, targets] = rows[:, sources]  # indexing copies all sources before any write
 
     def begin(
         self,

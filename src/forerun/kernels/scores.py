@@ -1,4 +1,4 @@
-"""What a pass found after the tokens that were asked about."""
+"""What a pass returns for its wanted rows."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from forerun.types import FloatArray
 
 @dataclass(frozen=True)
 class Scores:
-    """Logits [V] of each wanted row, and the tokens that were drawn from them already.
+    """The logits [V] of each wanted row, and the tokens that the kernels drew from them.
 
-    Where a token was drawn its logits may have stayed where they were: then their row is None. A
-    row behind a guess that is not what was drawn before it may have neither: nobody asks for it.
+    If the token of a row was drawn, its logits may have stayed on the device; then they are None
+    here. A row after a guess that differs from the token drawn there may have neither logits nor
+    a token: it is never read.
     """
 
     logits: FloatArray | Sequence[FloatArray | None]  # [R, V]
-    tokens: Sequence[int | None] | None = None  # [R]; None: still to be drawn, all or that one
+    tokens: Sequence[int | None] | None = None  # [R]; None: this one, or all, are yet to be drawn
 
     def __len__(self) -> int:
         return len(self.logits)
@@ -33,7 +34,7 @@ class Scores:
         return Scores([self.logits[row] for row in rows], tokens)
 
     def each(self) -> list[Scores]:
-        """One row after the other."""
+        """Split into single rows."""
         return [self[idx : idx + 1] for idx in range(len(self))]
 
     def row(self, idx: int) -> FloatArray:
@@ -42,13 +43,13 @@ class Scores:
         return logits
 
     def all_rows(self) -> FloatArray:
-        """[R, V], where all of them are here."""
+        """Return all logits [R, V]; asserts that they are on the host."""
         assert isinstance(self.logits, np.ndarray), "some logits stayed where they were"
         return self.logits
 
     @property
     def all_tokens(self) -> Sequence[int] | None:
-        """[R], where all of them were drawn."""
+        """The tokens [R] if all of them were drawn, else None."""
         if self.tokens is None or None in self.tokens:
             return None
         return cast(Sequence[int], self.tokens)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Families whose forward pass is models/llama.py; they differ only in the switches below.
+# Families that models/llama.py runs; they differ only in the switches below.
 SUPPORTED_ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
 
 

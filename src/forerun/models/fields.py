@@ -1,4 +1,4 @@
-"""What a model's file says of it, each value checked as it is read."""
+"""Values of a config or of file metadata, each checked as it is read."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _LARGEST_SIZE: Final = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class Fields:
-    """`source` says where they stand; null counts as absent. Names begin with `prefix`. Errors end
-    with `advice`."""
+    """Named values with a typed, checked reader for each kind; null counts as absent.
+
+    `prefix` is put before each name. Errors name `source` and end with `advice`."""
 
     values: Mapping[str, Any]
     source: object
@@ -56,7 +57,7 @@ class Fields:
         return str(self.checked(name, value, isinstance(value, str), "a string"))
 
     def inner(self, name: str) -> Fields:
-        """An object inside this one; without it, an empty one."""
+        """Return the object of this name, or an empty one."""
         value = self.get(name, {})
         self.checked(name, value, isinstance(value, dict), "an object")
         return Fields(value, f"{self.source}, {name!r}", "", self.error, self.advice)

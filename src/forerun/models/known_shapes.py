@@ -1,4 +1,4 @@
-"""Sizes of models that need not be here: by name, as JSON, or from a config.json."""
+"""Shapes of models without their files: by a known name, as JSON, or from a config.json."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KNOWN_SHAPES: Final = tuple(_KNOWN)
 
 
 def read_shape(text: str) -> ModelConfig:
-    """From a known name, a JSON object, a config.json, or the folder that holds one."""
+    """Read a shape from a known name, a JSON object, a config.json, or a folder with one."""
     if text.lower() in _KNOWN:
         return shape_from_config(dict(zip(_KEYS, _KNOWN[text.lower()], strict=True)))
     if text.lstrip().startswith("{"):
@@ -46,7 +46,7 @@ def read_shape(text: str) -> ModelConfig:
 def shape_from_config(
     values: Mapping[str, Any], source: object = "the given config"
 ) -> ModelConfig:
-    """From the keys of a Hugging Face config.json; `model_type` is llama if not given."""
+    """Read a shape from the keys of a Hugging Face config.json; `model_type` defaults to llama."""
     config = read_hf_config({"model_type": "llama", **values}, source)
     check_config(config, source)
     if values.get("mlp_bias") or (config.attention_bias and config.architecture != "qwen2"):

@@ -1,8 +1,8 @@
 """The Llama family: Llama 2 and 3, SmolLM2, Qwen2, Qwen3, Mistral.
 
 They differ by switches of `ModelConfig`: biases on q, k, v (Qwen2), norms of q and k (Qwen3), a
-sliding window (Mistral), stretched rotary frequencies (Llama 3.1), a head of its own or the
-embedding's.
+sliding window (Mistral), stretched rotary frequencies (Llama 3.1), a head of its own or one tied to
+the embedding.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class Layer:
 
 @dataclass
 class Taps:
-    """Hidden states that a pass hands out: the residual stream after the first so many layers.
+    """Hidden states that a pass hands out: tap n is the residual stream after the first n layers.
 
-    0 is the embedding, and the number of all layers what the last norm takes in; ids are those of
+    Tap 0 is the embedding; the last one is the input of the last norm. The numbers are those of
     Hugging Face's `hidden_states`, up to that norm.
     """
 
     layers: tuple[int, ...]  # ascending
     found: Sequence[npt.NDArray[np.float32]] = ()  # [T, E] each; a kernel set may read them late
-    num_tokens: int = 0  # T; there may be more rows
+    num_tokens: int = 0  # T; `found` may have more rows
 
     @property
     def rows(self) -> dict[int, npt.NDArray[np.float32]]:
@@ -61,8 +61,10 @@ class Taps:
 
 
 class TapRows(Mapping[int, npt.NDArray[np.float32]]):
-    """Some rows of what a pass handed out, by layer. It may be read until the next such rows come:
-    a drafter whose next guesses are made already does not read it at all."""
+    """Some rows of a pass's hidden states, by layer, read only when they are indexed.
+
+    They may be read until the next such rows come. A drafter whose next guesses are made already
+    never reads them."""
 
     def __init__(
         self, taps: Taps, some: slice | list[int], num_rows: int, layers: Sequence[int] = ()
@@ -71,7 +73,7 @@ class TapRows(Mapping[int, npt.NDArray[np.float32]]):
         self.num_rows, self._layers = num_rows, layers or taps.layers
 
     def of(self, layers: Sequence[int]) -> TapRows:
-        """Of these, in this order."""
+        """Return the same rows of only these layers, in this order."""
         return TapRows(self._taps, self._some, self.num_rows, layers)
 
     def __getitem__(self, layer: int) -> npt.NDArray[np.float32]:
@@ -85,7 +87,7 @@ class TapRows(Mapping[int, npt.NDArray[np.float32]]):
 
 
 class LlamaModel:
-    """Weights on a kernel set, and the pass over them."""
+    """A model's weights on a kernel set, and the pass over them."""
 
     def __init__(
         self,
@@ -110,7 +112,7 @@ class LlamaModel:
     def load(
         cls, checkpoint: Checkpoint, kernels: Kernels, num_layers: int | None = None
     ) -> LlamaModel:
-        """`num_layers` loads only the first layers, under the model's own norm and head."""
+        """Load a checkpoint; with `num_layers` only its first layers, under its norm and head."""
         config = checkpoint.config
         num_layers = config.num_layers if num_layers is None else num_layers
         _check_num_layers(num_layers, config)
@@ -128,7 +130,7 @@ class LlamaModel:
             )
 
     def first_layers(self, num_layers: int) -> LlamaModel:
-        """A shallow twin under the same norm and head; the weights are shared."""
+        """Return a model of the first layers, under the same norm and head; weights are shared."""
         _check_num_layers(num_layers, self.config)
         twin = copy.copy(self)
         twin._layers = self._layers[:num_layers]
@@ -140,7 +142,7 @@ class LlamaModel:
 
     @property
     def row_bytes(self) -> int:
-        """What one token takes in a cache of this model."""
+        """Bytes that one token takes in a cache of this model."""
         return self.kernels.row_bytes(self.shape, self.num_layers)
 
     def new_cache(self, num_pages: int, page_size: int) -> KVCache:
@@ -160,7 +162,7 @@ class LlamaModel:
         return self._head
 
     def check_taps(self, layers: Sequence[int], asker: str) -> None:
-        """Refuse a kernel set without taps, and layers that this model does not have."""
+        """Raise `InvalidOption` if the kernels have no taps, or the model not all these layers."""
         if not isinstance(self.kernels, TappedKernels):
             raise InvalidOption(
                 f"{asker} needs hidden states of the target, which the {self.kernels.name} kernels "
@@ -179,8 +181,9 @@ class LlamaModel:
         taps: Taps | None = None,
         added: npt.NDArray[np.float32] | None = None,
     ) -> npt.NDArray[np.float32]:
-        """One pass over all spans; the logits [R, V] of the wanted tokens, in span order. `added`
-        [T, E] is put on top of the embeddings; nothing is tapped of such a pass."""
+        """Run one pass over all spans; returns the logits [R, V] of the wanted tokens, in order.
+
+        `added` [T, E] is added to the embeddings; such a pass taps nothing."""
         body = self._pass if taps is None else _TappedPass(self, taps.layers)
         with Uninterrupted():
             if added is not None:
@@ -199,7 +202,7 @@ class LlamaModel:
         draws: Sequence[CoupledDraws | None],
         taps: Taps | None = None,
     ) -> Scores:
-        """`forward`, and what `Kernels.draw` draws of it; `draws` has one entry for each span."""
+        """Run a pass and draw from its logits, as `Kernels.draw`; `draws` has one for each span."""
         body = self._pass if taps is None else _TappedPass(self, taps.layers)
         with Uninterrupted():
             batch = self.kernels.begin(plan, self.shape, self._inv_freq)
@@ -209,7 +212,7 @@ class LlamaModel:
 
     def _hand_out(self, batch: Batch, taps: Taps | None, num_tokens: int) -> None:
         if taps is not None:
-            kernels = cast(TappedKernels, self.kernels)  # as the body found; to ask takes long
+            kernels = cast(TappedKernels, self.kernels)  # the body has checked; isinstance is slow
             taps.found, taps.num_tokens = kernels.taps(batch), num_tokens
 
     def _added_pass(self, batch: Batch, store: Store) -> npt.NDArray[np.float32]:
@@ -236,7 +239,7 @@ class LlamaModel:
         return k.logits(h, self._head)
 
     def _tapped_end(self, x: Array, delta: Array, batch: Batch) -> npt.NDArray[np.float32]:
-        """The last norm of all rows, and not only of those that are wanted."""
+        """Run the last norm over all rows, not only the wanted ones, to tap its input."""
         k = self.kernels
         assert isinstance(k, TappedKernels), k.name
         x, h = k.add_norm(x, delta, self._norm)
@@ -246,8 +249,8 @@ class LlamaModel:
     def _layer(
         self, layer: Layer, idx: int, x: Array, h: Array, batch: Batch, store: Store
     ) -> tuple[Array, Array]:
-        """From the residual stream and its norm: the stream before the layer's last addition, and
-        what is still to be added."""
+        """Run a layer on the residual stream `x` and its norm `h`; returns the stream before the
+        layer's last addition, and what is still to be added."""
         k = self.kernels
         q = k.rope_write(k.linear(h, layer.qkv), batch, store, idx, layer.q_norm, layer.k_norm)
         x, h = k.add_norm(x, k.linear(k.attend(q, batch, store, idx), layer.out), layer.mlp_norm)
@@ -256,7 +259,7 @@ class LlamaModel:
 
 @dataclass(frozen=True)
 class _TappedPass:
-    """A body that equals another one of the same model and layers, so that it can be replayed."""
+    """A pass body; equal to another one of the same model and taps, so that it can be replayed."""
 
     model: LlamaModel
     layers: tuple[int, ...]
@@ -281,7 +284,7 @@ def attention_shape(config: ModelConfig) -> AttentionShape:
 
 @dataclass(frozen=True)
 class _Loader:
-    """From names in the file to weights on the kernel set."""
+    """Loads weights from the checkpoint onto the kernel set, by name."""
 
     checkpoint: Checkpoint
     kernels: Kernels
@@ -307,7 +310,7 @@ class _Loader:
         return Norm(weight, self.checkpoint.config.rms_norm_eps)
 
     def matrix(self, *names: str) -> Weight:
-        """Stacked matrices, with their biases where the file has them."""
+        """Load matrices stacked into one, with their biases if the file has them."""
         safe_point()
         biases = [name.removesuffix("weight") + "bias" for name in names]
         biases = [name for name in biases if self.checkpoint.has(name)]

@@ -1,4 +1,4 @@
-"""What a target and its draft model occupy: weights, and KV caches when every row is full."""
+"""Memory of a target and its draft model: weights, and KV caches when every sequence is full."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from forerun.models.weights.layout import required_shapes
 from forerun.option_checks import require_known
 from forerun.theory.ranges import check_count
 
-BLOCK_LEN: Final = 32  # numbers that share a scale in the quantised formats (GGUF)
+BLOCK_LEN: Final = 32  # weights that share a scale in the quantised formats (GGUF)
 
-# Bytes per number, scales included.
+# Bytes per weight, scales included.
 PLAIN_DTYPES: Final[Mapping[str, Fraction]] = {
     "float32": Fraction(4),
     "bfloat16": Fraction(2),
@@ -33,7 +33,7 @@ WEIGHT_DTYPES: Final[Mapping[str, Fraction]] = {**PLAIN_DTYPES, **QUANTISED_DTYP
 
 @dataclass(frozen=True)
 class ModelMemory:
-    """One model's share, in bytes."""
+    """The memory of one model, in bytes."""
 
     num_params: int
     weight_bytes: int
@@ -48,7 +48,7 @@ class ModelMemory:
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """Both models side by side; activations come on top."""
+    """The memory of both models, without activations."""
 
     target: ModelMemory
     draft: ModelMemory
@@ -59,14 +59,14 @@ class MemoryBudget:
 
 
 def num_params(shape: ModelConfig) -> tuple[int, int]:
-    """Weights that are multiplied with, and norm weights and biases."""
+    """Return the number of weights in matrices, and in vectors (norms and biases)."""
     sizes = [size for _, size in required_shapes(shape)]
     matrices, vectors = (sum(math.prod(s) for s in sizes if len(s) == rank) for rank in (2, 1))
     return matrices, vectors
 
 
 def weight_bytes(shape: ModelConfig, dtype: str) -> int:
-    """All parameters in `dtype`; quantised files keep norms and biases in float32."""
+    """Return the bytes of all weights in `dtype`; quantised files have vectors in float32."""
     require_known("dtype", WEIGHT_DTYPES, dtype)
     vector_dtype = "float32" if dtype in QUANTISED_DTYPES else dtype
     if dtype in QUANTISED_DTYPES:
@@ -86,7 +86,7 @@ def _check_blocks(shape: ModelConfig, dtype: str) -> None:
 
 
 def kv_bytes_per_token(shape: ModelConfig, dtype: str) -> int:
-    """A key and a value per layer and KV head."""
+    """Return the bytes of a token's K and V, over all layers and KV heads."""
     require_known("KV dtype", PLAIN_DTYPES, dtype)
     num_values = 2 * shape.num_layers * shape.num_kv_heads * shape.head_dim
     return int(num_values * PLAIN_DTYPES[dtype])
@@ -95,7 +95,7 @@ def kv_bytes_per_token(shape: ModelConfig, dtype: str) -> int:
 def model_memory(
     shape: ModelConfig, *, dtype: str, kv_dtype: str, num_sequences: int, max_len: int
 ) -> ModelMemory:
-    """The memory of one model serving `num_sequences` rows of `max_len` tokens."""
+    """Return the memory of one model that serves `num_sequences` texts of `max_len` tokens."""
     per_token = kv_bytes_per_token(shape, kv_dtype)
     per_sequence = per_token * check_count(max_len, "max_len")
     return ModelMemory(

@@ -1,4 +1,4 @@
-"""One door to every kind of model file."""
+"""Open a model and its tokenizer, whatever kind of file they are in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from forerun.models.weights.checkpoint import Checkpoint
 
 
 def open_checkpoint(model: str | Path, cache_dir: Path | None = None) -> Checkpoint:
-    """A GGUF file, a Hugging Face directory, or the name of a pulled model."""
+    """Open a GGUF file, a Hugging Face directory, or a pulled model by its name."""
     path = find_model(model, default_cache_dir() if cache_dir is None else cache_dir)
     if path.is_dir():
         return _open_directory(path)
@@ -23,9 +23,9 @@ def open_checkpoint(model: str | Path, cache_dir: Path | None = None) -> Checkpo
 
 
 def _open_directory(folder: Path) -> Checkpoint:
-    """A directory with config.json, or one that holds a single GGUF file.
+    """Open a directory with config.json and safetensors, or with a single GGUF file.
 
-    Repositories of GGUF files often have a config.json that says next to nothing.
+    The latter may have a config.json too, which in repositories of GGUF files says next to nothing.
     """
     ggufs = sorted(folder.glob("*.gguf"))
     has_safetensors = any(folder.glob("*.safetensors"))
@@ -42,7 +42,7 @@ def _open_directory(folder: Path) -> Checkpoint:
 
 
 def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
-    """The tokenizer that belongs to a checkpoint."""
+    """Load the tokenizer of a checkpoint."""
     metadata = checkpoint.metadata()
     if "directory" in metadata:
         return tokenizer_from_directory(

@@ -14,7 +14,7 @@ from forerun.models.weights.layout import ROPE_FACTORS
 
 
 def rope_frequencies(checkpoint: Checkpoint) -> npt.NDArray[np.float64]:
-    """Radians per position for each pair of lanes: [head_dim / 2]."""
+    """Return radians per position for each pair of lanes: [head_dim / 2]."""
     config = checkpoint.config
     plain = config.rope_theta ** (-np.arange(0, config.head_dim, 2) / config.head_dim)
     if checkpoint.has(ROPE_FACTORS):
@@ -33,10 +33,10 @@ def _scaled(inv_freq: npt.NDArray[np.float64], scaling: RopeScaling) -> npt.NDAr
 
 
 def _llama3(inv_freq: npt.NDArray[np.float64], scaling: RopeScaling) -> npt.NDArray[np.float64]:
-    """Long wavelengths are stretched by `factor`, short ones stay, with a ramp between.
+    """Stretch long wavelengths by `factor`, keep short ones, with a ramp between.
 
-    `turns` is how often a frequency goes round within the trained context; the ramp runs from
-    low_freq_factor turns (all stretched) to high_freq_factor turns (none).
+    `turns` is how often a frequency turns within the trained context; the ramp runs from
+    low_freq_factor turns (fully stretched) to high_freq_factor turns (not stretched).
     """
     turns = scaling.original_max_len * inv_freq / (2 * math.pi)
     width = scaling.high_freq_factor - scaling.low_freq_factor

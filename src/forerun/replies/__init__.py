@@ -1,4 +1,4 @@
-"""What an answer to a conversation is made of: reasoning, words, and calls of tools."""
+"""The parts of an answer to a conversation: reasoning, words, and tool calls."""
 
 from forerun.replies.conversations import Asked, Conversations
 from forerun.replies.marks import PARSERS, ReasoningMarks

@@ -1,4 +1,4 @@
-"""How one model is asked to go on with a conversation, and its answer taken apart."""
+"""Prompts for conversations with one model, and the form of their answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from forerun.tools import Calling, Toolbox
 
 
 class Asked(NamedTuple):
-    """A prompt's text, and what its answer is made of."""
+    """A prompt's text, and what its answer may consist of."""
 
     text: str
     form: ReplyForm
@@ -24,7 +24,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class Conversations:
-    """`marks` are those of the model's reasoning, if it has any that is to be told apart."""
+    """Makes one model's prompts; `marks` are those of its reasoning, if that is to be separated."""
 
     tokenizer: Tokenizer
     toolbox: Toolbox
@@ -39,8 +39,9 @@ class Conversations:
         add_generation_prompt: bool | None = None,
         continue_final_message: bool = False,
     ) -> Asked:
-        """Through the chat template, which is given `variables`; options as in
-        `conversation_text`."""
+        """Render a conversation with the chat template, which gets `variables` and the tools.
+
+        The other options are those of `conversation_text`."""
         shown = calling.shown if calling else ()
         messages, variables = self.toolbox.told(messages, shown, variables or {})
         text = conversation_text(

@@ -1,4 +1,4 @@
-"""How families of models mark what they reason before they answer."""
+"""The marks that model families write around their reasoning."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from forerun.models.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class ReasoningMarks:
-    """Reasoning stands between these. `is_certain`: there is some even where nobody writes `opens`.
-    `is_special`: they are special tokens, which texts leave out."""
+    """The texts between which a model reasons.
+
+    `is_certain`: an answer begins with reasoning even if neither prompt nor model writes `opens`.
+    `is_special`: a mark is a special token, which texts leave out unless asked."""
 
     opens: str
     closes: str
@@ -20,8 +22,8 @@ class ReasoningMarks:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, parser: str | None) -> ReasoningMarks | None:
-        """Those of a parser, or those that the chat template shows; None: the model has none, or
-        nobody wants to tell its reasoning apart."""
+        """Return the marks of a parser, or without one those in the chat template; None if the
+        template has none or the parser is "none"."""
         template = tokenizer.chat_template or ""
         if parser is None:
             known = (marks for marks in PARSERS.values() if marks is not None)
@@ -32,7 +34,7 @@ class ReasoningMarks:
         return found and replace(found, is_special=bool({found.opens, found.closes} & special))
 
 
-# By the names that vLLM gives their parsers.
+# By vLLM's names of the parsers.
 PARSERS: Final[dict[str, ReasoningMarks | None]] = {
     "qwen3": ReasoningMarks("<think>", "</think>"),
     "deepseek_r1": ReasoningMarks("<think>", "</think>", is_certain=True),

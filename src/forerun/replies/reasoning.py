@@ -1,4 +1,4 @@
-"""What an answer reasons before it says anything."""
+"""The reasoning at the beginning of an answer."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from forerun.replies.marks import ReasoningMarks
 
 @dataclass(frozen=True)
 class Reasoning:
-    """`is_begun` before the answer, which else opens it, or has none."""
+    """The reasoning that an answer may have.
+
+    `is_begun`: the answer begins within it; otherwise the answer opens it or has none."""
 
     marks: ReasoningMarks
     is_begun: bool
 
     @classmethod
     def behind(cls, prompt: str, last: str, marks: ReasoningMarks | None) -> Reasoning | None:
-        """In an answer to a prompt; `last` are the words in it that the answer goes on with, if it
-        does. None: there is none any more."""
+        """Return the reasoning of an answer to `prompt`; None if it can have none.
+
+        `last` is the text of the prompt's last message, if the answer continues that."""
         if marks is None:
             return None
         end = prompt.rstrip()
@@ -32,12 +35,12 @@ class Reasoning:
 
     @property
     def texts(self) -> tuple[str, str]:
-        """What stands around it in the answer."""
+        """The texts around the reasoning in the answer."""
         return "" if self.is_begun else self.marks.opens, self.marks.closes
 
     def end_in(self, text: str) -> int | None:
-        """How far it goes in an answer's text, with the mark and the space behind it; None: it is
-        not over."""
+        """Return where the rest of an answer's text begins, after the mark and white space; None
+        if the reasoning has not ended."""
         if not self.is_begun and not text.lstrip().startswith(self.marks.opens):
             return 0
         _, mark, rest = text.partition(self.marks.closes)
@@ -48,18 +51,20 @@ _BEFORE, _INSIDE, _BEHIND, _OVER = range(4)
 
 
 class ReasoningReader:
-    """Takes reasoning from the beginning of a text as it grows. The space around it is left out,
-    and what may be space or a mark waits until it is known."""
+    """Separates the reasoning from a text that grows.
+
+    White space around the reasoning is left out. Text that may turn out to be such space or a mark
+    is held back until it is decided."""
 
     def __init__(self, reasoning: Reasoning) -> None:
         self._opens, self._closes = reasoning.marks.opens, reasoning.marks.closes
         self._is_begun = reasoning.is_begun
         self._at: int = _BEFORE
-        self._text = ""  # that was not told yet
+        self._text = ""  # held back
         self._has_told = False
 
     def read(self, text: str, *, is_last: bool = False) -> tuple[str, str]:
-        """More of the reasoning, and more of what comes behind it."""
+        """Take more text; returns more of the reasoning, and more of what follows it."""
         self._text += text
         found = ""
         if self._at == _BEFORE:
@@ -74,7 +79,7 @@ class ReasoningReader:
         return found, rest
 
     def _look_for_opening(self, *, is_last: bool) -> None:
-        """A model may write the mark although the prompt has it."""
+        """Skip the first mark, which a model may write even if the prompt ends with it."""
         text = self._text.lstrip()
         if text.startswith(self._opens):
             self._at, self._text = _INSIDE, text[len(self._opens) :]
@@ -96,6 +101,6 @@ class ReasoningReader:
         return found
 
     def _num_begun(self) -> int:
-        """Characters at the end that may be the beginning of the mark behind the reasoning."""
+        """Return how many characters at the end may be the beginning of the second mark."""
         sizes = range(min(len(self._text), len(self._closes) - 1), 0, -1)
         return next((num for num in sizes if self._text.endswith(self._closes[:num])), 0)

@@ -1,4 +1,4 @@
-"""An answer to a conversation, whole or as it grows."""
+"""An answer to a conversation, split into its parts, whole or as it streams."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Piece = Thoughts | Spoken
 
 
 class Reply(NamedTuple):
-    """An answer as a whole; `is_whole`: it was not cut off within a call."""
+    """The parts of a finished answer; `is_whole`: it was not cut off within a call."""
 
     reasoning: str
     words: str
@@ -29,20 +29,20 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True)
 class ReplyForm:
-    """What an answer has beside its words: `reasoning` before them, and calls in them or instead of
-    them, if it may have either."""
+    """What an answer may have besides words: `reasoning` before them, and calls among them or
+    instead of them."""
 
     reasoning: Reasoning | None = None
     calling: Calling | None = None
 
     @property
     def is_plain(self) -> bool:
-        """Whether there is nothing but words."""
+        """Whether the answer is nothing but words."""
         return self.reasoning is None and self.calling is None
 
     def params(self, given: SamplingParams) -> SamplingParams:
-        """What is asked of the engine for such an answer: its words and calls fit what they have
-        to, and its reasoning is free."""
+        """Return the engine's options for such an answer: constraints on words and calls, none on
+        the reasoning."""
         found = self.calling.params(given) if self.calling else given
         if self.reasoning is None:
             return found
@@ -73,7 +73,7 @@ class ReplyForm:
         return Reply(thoughts, words, calls, reader.is_whole)
 
     def fresh_id(self) -> str:
-        """Of a call."""
+        """Return a new id for a call."""
         assert self.calling is not None, "an answer without tools calls nothing"
         return self.calling.fresh_id()
 
@@ -82,14 +82,14 @@ WORDS_ALONE: Final = ReplyForm()
 
 
 class ReplyReader:
-    """Takes an answer apart as it grows."""
+    """Splits an answer into its parts as it streams."""
 
     def __init__(self, form: ReplyForm) -> None:
         self._reasoning = ReasoningReader(form.reasoning) if form.reasoning else None
         self._calls = form.calling.reader() if form.calling else None
 
     def read(self, text: str, *, is_last: bool = False) -> list[Piece]:
-        """What is known now, with `text` behind all that came before."""
+        """Take more text; returns the pieces that are decided by it."""
         thoughts = ""
         if self._reasoning is not None:
             thoughts, text = self._reasoning.read(text, is_last=is_last)
@@ -104,5 +104,5 @@ class ReplyReader:
 
     @property
     def is_whole(self) -> bool:
-        """Whether no call has begun that has not ended."""
+        """Whether every call that has begun has ended."""
         return self._calls is None or self._calls.is_whole

@@ -1,4 +1,4 @@
-"""The served distribution: transforms, noise, draws. In numpy, as the oracle for every kernel."""
+"""The served distribution: transforms, noise and draws, in numpy; the reference for all kernels."""
 
 from forerun.sampling.coupled_draws import CoupledDraws
 from forerun.sampling.draws import draw, draw_siblings, gumbel_argmax, gumbel_top

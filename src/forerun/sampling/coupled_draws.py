@@ -1,4 +1,4 @@
-"""Tokens after a proposal's nodes under coupled acceptance, as a value that kernels can draw by."""
+"""How the tokens after a proposal's nodes are drawn under coupled acceptance, as a value."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from forerun.types import ROOT, Grammar, Proposal, SamplingParams
 
 @dataclass(frozen=True)
 class CoupledDraws:
-    """How the tokens after some nodes are drawn, by default after the root and every node.
+    """How the target's tokens after some nodes are drawn; by default, after the root and all nodes.
 
-    Under coupled acceptance none of them depends on what was guessed, so a kernel set may draw
-    them all where the logits are. A draft model's guesses are such draws from its own logits.
+    Under coupled acceptance none of these draws depends on the guesses, so a kernel set may make
+    them on the device, where the logits are. A draft model draws its guesses in the same way, from
+    its own logits.
     """
 
     params: SamplingParams
@@ -32,7 +33,7 @@ class CoupledDraws:
 
     @classmethod
     def greedy(cls, num: int) -> CoupledDraws:
-        """The argmax of `num` rows."""
+        """Draws that are the argmax of each of `num` rows."""
         params, proposal = SamplingParams(temperature=0), Proposal.chain([0] * (num - 1))
         return cls(params, Noise(0), 0, Context(), (), proposal)
 
@@ -45,39 +46,42 @@ class CoupledDraws:
 
     @property
     def positions(self) -> list[int]:
-        depths = (*self.proposal.tree.depths, 0)  # the last is the root's, whose number is -1
+        depths = (*self.proposal.tree.depths, 0)  # the last is the root's, as ROOT is -1
         return [self.position + depths[node] for node in self.nodes]
 
     @cached_property
     def changes_logits(self) -> bool:
-        """Whether bias, masks or penalties do, for any of them."""
+        """Whether bias, masks or penalties change the logits after any of these nodes."""
         if self.context.changes_logits(self.params):
             return True
         grammar, output = self.context.grammar, self.context.output
         if grammar is None:
             return False
-        # It does not bind here; if it does behind a node of a chain, then behind the last one.
+        # It does not bind yet. If it does after any node of a chain, then after the last, too.
         is_last_enough = self.proposal.tree.is_chain and not grammar.may_loosen(output)
         nodes = self.nodes[-1:] if is_last_enough else self.nodes
         try:
             return any(grammar.binds(output, self.proposal.path_tokens(node)) for node in nodes)
-        except InvalidGrammar:  # too much for it behind guesses that may never be accepted
+        except InvalidGrammar:  # too much for the grammar, after guesses that may be rejected
             return True
 
     @property
     def masks_at_most(self) -> bool:
-        """Whether masks are all that changes logits, and nothing but noise comes behind them."""
+        """Whether logits are changed by masks at most, and not truncated afterwards."""
         params, num_written = self.params, len(self.context.output)
         if self.changes_logits and (params.moves_logits or num_written < params.min_tokens):
             return False
         return params.temperature == 0 or not params.truncates
 
     def allowed(self) -> Iterator[bytes | None]:
-        """For each node, a bit for each token that may follow it, the lowest first; None: all may,
-        or nobody asks, since a grammar's text is over or was left there. None of them is set where
-        it is too much for the grammar: `sampling` says so, if anybody asks."""
+        """Yield, for each node, a bit for each token that may follow it, the lowest first.
+
+        None means that all may follow, or that it does not matter: the grammar's text is over, or
+        the path to the node does not fit the grammar. No bit is set if the grammar fails; the error
+        is raised if the logits after that node are served.
+        """
         fixed, grammar, output = self.params.allowed_bits, self.context.grammar, self.context.output
-        found = dict[int, bytes | None]()  # where the grammar binds; None: nobody comes there
+        found = dict[int, bytes | None]()  # by node, where the grammar binds; None: unreachable
         for node in self.nodes:
             path = self.proposal.path_tokens(node)
             try:
@@ -92,14 +96,14 @@ class CoupledDraws:
             yield bits if not bits or fixed is None else _both(bits, fixed)
 
     def _is_left(self, node: int, grammar: Grammar, found: Mapping[int, bytes | None]) -> bool:
-        """Whether a guess on the way to a node does not fit."""
+        """Whether a guess on the path to `node` does not fit the grammar."""
         if node == ROOT:
             return False
         parent, token = self.proposal.tree.parents[node], self.proposal.tokens[node]
         if parent in found:
             bits = found[parent] or b""
             return token // 8 >= len(bits) or not bits[token // 8] >> token % 8 & 1
-        if self.some_nodes is None:  # it may follow what the grammar says nothing of
+        if self.some_nodes is None:  # the grammar does not bind after the parent: any guess fits
             return False
         path = self.proposal.path_tokens(node)
         return grammar.num_fitting(self.context.output, path) < len(path)

@@ -13,9 +13,9 @@ from forerun.types import IntArray
 
 
 def draw(probs: Probs, u: float) -> int:
-    """The token at quantile `u` of [0, 1). A token of probability 0 is never returned.
+    """Return the token at quantile `u` in [0, 1), never one of probability 0.
 
-    `bisect` asks only `u < x`, so a test may pass an object that answers both ways.
+    `bisect` only compares `u < x`, so a test can pass an object that takes both branches.
     """
     reached = np.cumsum(probs)
     return bisect_right(reached / reached[-1], u)
@@ -24,9 +24,9 @@ def draw(probs: Probs, u: float) -> int:
 def draw_siblings(
     probs: Probs, uniforms: Iterable[float], *, replace: bool
 ) -> list[tuple[int, Probs]]:
-    """One (token, q) per uniform, with the q each was really drawn from.
+    """Draw one token per uniform; return each with the q that it was drawn from.
 
-    Without replacement every draw sees the renormalised rest, and the list ends early when
+    Without replacement, each draw is from the renormalised rest, and the list ends early when
     nothing is left.
     """
     drawn: list[tuple[int, Probs]] = []
@@ -46,9 +46,9 @@ def draw_siblings(
 
 
 def gumbel_argmax(logits: Logits, noise: GumbelNoise, position: int) -> int:
-    """argmax(logit + noise): a draw from softmax(logits) that is a function of the position.
+    """Return argmax(logit + noise): a draw from softmax(logits) that is a function of the position.
 
-    With one candidate left (temperature 0) this is the argmax and no noise is looked at.
+    With one candidate (temperature 0) this is the argmax, and no noise is computed.
     """
     candidates: IntArray = np.flatnonzero(logits > -np.inf)
     return gumbel_top(logits[candidates], noise, position, 1, candidates)[0]
@@ -57,9 +57,10 @@ def gumbel_argmax(logits: Logits, noise: GumbelNoise, position: int) -> int:
 def gumbel_top(
     logits: Logits, noise: GumbelNoise, position: int, k: int, tokens: IntArray
 ) -> list[int]:
-    """The k best of logit + noise among `tokens` (ascending), best first; fewer if there are.
+    """Return the k best of logit + noise among `tokens` (ascending), best first.
 
-    A draw without replacement, and a coupled drafter's siblings. Ties go to the lowest id.
+    This is a draw without replacement, by which coupled drafters make siblings. There are fewer
+    than k if `tokens` are fewer. Ties go to the lowest id.
     """
     if len(tokens) == 1:
         return [int(tokens[0])]

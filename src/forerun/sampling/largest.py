@@ -13,7 +13,7 @@ _COLUMN_LEN: Final = 64
 
 
 def largest(values: npt.NDArray[np.floating[Any]], count: int) -> IntArray:
-    """The ids of the `count` largest, best first; among equals the lowest id is first."""
+    """Return the ids of the `count` largest values, best first; ties go to the lowest id."""
     if count <= 0:
         return np.empty(0, np.int64)
     ids = np.flatnonzero(values >= largest_bound(values, count))
@@ -22,10 +22,10 @@ def largest(values: npt.NDArray[np.floating[Any]], count: int) -> IntArray:
 
 
 def largest_bound(values: npt.NDArray[np.floating[Any]], count: int) -> float:
-    """At least `count` numbers of a row are this large, and few are where they are scattered.
+    """Return a bound that at least `count` values of a row reach, and usually not many more.
 
-    The row is laid out in columns; `count` columns whose largest reach a bound hold as many
-    numbers that do.
+    The row is cut into columns. If the maxima of `count` columns reach the bound, so do at least
+    `count` values.
     """
     num_columns = len(values) // _COLUMN_LEN
     if not 0 < count <= num_columns // 2:

@@ -1,4 +1,4 @@
-"""Philox4x32-10: a random function of (key, counter), with no state to lose.
+"""Philox4x32-10: a random function of (key, counter), without state.
 
 Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011). A counter-based
 generator makes a draw a function of *where* it is used, so the same position gives the same
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-# 32-bit words: one as an int, many as a uint64 array, in which a product of two still fits.
+# 32-bit words: an int, or a uint64 array, in which the product of two words still fits.
 Words = Any
 
 _MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
@@ -19,9 +19,9 @@ _NUM_ROUNDS: Final = 10
 
 
 def philox(key: int, counter: tuple[Words, Words, Words, Words]) -> tuple[Words, ...]:
-    """Four words of 32 random bits for a 64-bit key and a counter of four words.
+    """Return four words of 32 random bits for a 64-bit key and a counter of four words.
 
-    Counter words broadcast: one that is shared by all values is given as an int.
+    Counter words broadcast, so a word that all values share may be an int.
     """
     x0, x1, x2, x3 = counter
     k0, k1 = key & _MASK, key >> 32

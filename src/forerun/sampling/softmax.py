@@ -1,4 +1,4 @@
-"""From logits to probabilities, and bounds on what these are shares of."""
+"""Softmax, and bounds on its denominator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Logits = npt.NDArray[np.float64]
 Probs = npt.NDArray[np.float64]
 WeightSum = Callable[[FloatArray, float, float], tuple[float, float]]
 
-_SLACK: Final = 1e-9  # more than a sum of float64 is off by rounding
+_SLACK: Final = 1e-9  # relative; more than the rounding error of a float64 sum
 
 
 def softmax(logits: Logits) -> Probs:
@@ -24,7 +24,7 @@ def softmax(logits: Logits) -> Probs:
 
 
 def weight_sum(logits: FloatArray, top: float, temperature: float) -> tuple[float, float]:
-    """Bounds on Σ e^((logit − top) / temperature) over a row whose largest is `top`."""
-    with np.errstate(over="ignore"):  # −inf is what it comes to
+    """Return bounds on Σ e^((logit − top) / temperature) of a row whose largest logit is `top`."""
+    with np.errstate(over="ignore"):  # an overflow gives −inf, as it should
         total = float(np.exp((logits.astype(np.float64) - top) / temperature).sum())
     return total * (1 - _SLACK), total * (1 + _SLACK)

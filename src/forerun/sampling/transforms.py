@@ -22,7 +22,7 @@ from forerun.sampling.softmax import Logits, Probs, WeightSum, softmax, weight_s
 from forerun.sampling.truncation import is_truncating, truncated
 from forerun.types import FloatArray, Grammar, IntArray, SamplingParams
 
-# [256, 8]: for each byte, 0 where a bit is set, the lowest first, and −inf where it is not.
+# [256, 8]: for each byte its bits, the lowest first: 0 for a set bit, −inf for an unset one.
 _BITS: Final = np.where(
     np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little") > 0,
     np.float32(0),
@@ -32,10 +32,10 @@ _BITS: Final = np.where(
 
 @dataclass(frozen=True)
 class Context:
-    """The tokens before a position, split as penalties need them.
+    """The tokens before a position, split into prompt and output as penalties need them.
 
-    A guess's own ancestors count as output, and so do generated tokens that are fed again after a
-    recompute. `grammar` says what may follow the output, where not everything may.
+    The ancestors of a guess count as output, and so do generated tokens that are computed again
+    after a preemption. `grammar` says what may follow the output, if not everything may.
     """
 
     prompt: Sequence[int] = ()
@@ -43,7 +43,7 @@ class Context:
     grammar: Grammar | None = None
 
     def changes_logits(self, params: SamplingParams) -> bool:
-        """Whether bias, masks or penalties do, for the token that comes next."""
+        """Whether bias, masks or penalties change the logits of the next token."""
         if params.changes_logits or len(self.output) < params.min_tokens:
             return True
         return self.grammar is not None and self.grammar.binds(self.output)
@@ -59,9 +59,10 @@ def served_logits(
     eos_token_ids: Sequence[int] = (),
     weight_sum: WeightSum = weight_sum,
 ) -> Logits:
-    """The served distribution [V] as logits. `eos_token_ids` end the request: see `min_tokens`.
+    """Return the served distribution [V] as logits.
 
-    `weight_sum` is the one of `sampling`, or a kernel's.
+    `eos_token_ids` are masked out by `min_tokens`. `weight_sum` is that of `sampling`, or a kernel
+    set's.
     """
     logits, top = raw_logits, _check(raw_logits)
     if context.changes_logits(params):
@@ -76,7 +77,7 @@ def served_logits(
     served: Logits = logits.astype(np.float64, copy=logits is raw_logits)
     served -= top
     if params.temperature != 1:
-        with np.errstate(over="ignore"):  # −inf is what it comes to
+        with np.errstate(over="ignore"):  # an overflow gives −inf, as it should
             served /= params.temperature
     return served
 
@@ -87,8 +88,11 @@ def ranked_logits(
     context: Context,
     eos_token_ids: Sequence[int] = (),
 ) -> FloatArray:
-    """Logits [V] of which the largest is what temperature 0 serves: the raw ones, not even
-    copied, where the options leave them alone. `checked_argmax` refuses broken ones."""
+    """Return logits [V] whose argmax is what temperature 0 serves.
+
+    If the options change nothing these are the raw logits, neither copied nor checked:
+    `checked_argmax` rejects broken ones.
+    """
     if context.changes_logits(params):
         _check(raw_logits)
         logits = _changed(raw_logits, params, context, eos_token_ids)
@@ -98,7 +102,8 @@ def ranked_logits(
 
 
 def checked_argmax(logits: FloatArray) -> int:
-    """The lowest id among the best. To argmax NaN is the largest, so one look finds that too."""
+    """Return the argmax of [V], the lowest id of equals. Raise if the largest logit is not finite;
+    this finds NaN, too, since argmax takes NaN for the largest."""
     _check_shape(logits)
     best = int(logits.argmax())
     _check_top(float(logits[best]))
@@ -112,12 +117,12 @@ def served_probs(
     eos_token_ids: Sequence[int] = (),
     weight_sum: WeightSum = weight_sum,
 ) -> Probs:
-    """The served distribution [V] as probabilities: p of the papers."""
+    """Return the served distribution [V] as probabilities: the p of the papers."""
     return softmax(served_logits(raw_logits, params, context, eos_token_ids, weight_sum))
 
 
 def log_probs(raw_logits: FloatArray) -> Logits:
-    """What users see as log-probabilities: the target's own, before any transform."""
+    """Return the log-probabilities that users see: the target's own, before any transform."""
     shifted = raw_logits.astype(np.float64) - _check(raw_logits)
     normalised: Logits = shifted - np.log(np.exp(shifted).sum())
     return normalised
@@ -127,7 +132,7 @@ def log_probs(raw_logits: FloatArray) -> Logits:
 
 
 def _check(raw_logits: FloatArray) -> float:
-    """The largest logit of a row that is fit to be served."""
+    """Return the largest logit of a row [V]; raise if the row is not fit to be served."""
     _check_shape(raw_logits)
     top = float(raw_logits.max())  # NaN propagates
     _check_top(top)
@@ -161,8 +166,11 @@ def _changed(
     context: Context,
     eos_token_ids: Sequence[int],
 ) -> FloatArray:
-    """By bias, masks and penalties. A copy; where tokens are only left out, in the same dtype.
-    Behind the end of a grammar's text all is cut off, so whatever comes will do."""
+    """Return a copy of the logits with bias, masks and penalties applied.
+
+    The dtype stays the same if tokens are only masked out. After the end of a grammar's text the
+    logits stay as they are, since whatever follows is cut off.
+    """
     if context.grammar is not None and context.grammar.is_over(context.output):
         return raw_logits.copy()
     logits = _masked(raw_logits, params, context, eos_token_ids)
@@ -197,7 +205,7 @@ def _masked(
 
 
 def _left_out(allowed: bytes, num: int) -> FloatArray:
-    """[num]: 0 where the bit of a token is set, −inf where it is not."""
+    """Return a mask [num] to add to logits: 0 for tokens whose bit is set, −inf for others."""
     found = _BITS.take(np.frombuffer(allowed.ljust(-(-num // 8), b"\0"), np.uint8), axis=0)
     return found.ravel()[:num]
 

@@ -1,8 +1,8 @@
-"""Temperature, then top-k, top-p and min-p, which leave a few tokens of a row.
+"""Temperature, then top-k, top-p and min-p, which keep a few tokens of a row.
 
-Each step keeps a run of the best tokens, so a bound proves most of them out before anything is
-computed for them. What is served is what the definition gives on the whole row, bit for bit, ties
-at every edge included.
+Each step keeps a run of the best tokens, so a lower bound excludes most tokens before anything is
+computed for them. The result is what the definition gives on the whole row, bit for bit, including
+ties at every edge.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from forerun.sampling.softmax import Logits, WeightSum, softmax
 from forerun.sampling.softmax import weight_sum as closest_weight_sum
 from forerun.types import FloatArray, IntArray, SamplingParams
 
-# Nats under the best token, down to which tokens are looked at, then sorted: the first that
-# reaches far enough is taken.
+# Depths in nats below the best token: only tokens down to a depth are looked at, and sorted. Each
+# depth is tried in turn until one suffices.
 _DEPTHS: Final = (9.0, 14.0)
 _SORTED: Final = (5.0, 8.0, 11.0, math.inf)  # depths
-_SLACK: Final = 1e-9  # more than float64 sums and quotients of a row are off by rounding
+_SLACK: Final = 1e-9  # relative; more than the rounding error of float64 sums and quotients
 
 
 def is_truncating(params: SamplingParams) -> bool:
@@ -32,14 +32,17 @@ def is_truncating(params: SamplingParams) -> bool:
 def truncated(
     logits: FloatArray, top: float, params: SamplingParams, weight_sum: WeightSum
 ) -> Logits:
-    """(logits − top) / temperature [V] of what is kept, −inf elsewhere; `top` is the largest."""
+    """Return (logits − top) / temperature [V] of the kept tokens, −inf elsewhere.
+
+    `top` is the largest logit.
+    """
     row = _Row(logits, top, params.temperature)
     least = float(np.log(params.min_p)) if params.min_p else -math.inf
     kept = _first_step(row, params, least, weight_sum)
     if params.top_k and params.top_p < 1:
         kept = kept.only(_nucleus(kept.logits, params.top_p))
     if params.min_p:
-        kept = kept.only(np.flatnonzero(kept.logits >= least))  # the largest is 0
+        kept = kept.only(np.flatnonzero(kept.logits >= least))  # relative to the best, which is 0
     served = np.full(len(logits), -np.inf)
     served[kept.tokens] = kept.logits
     return served
@@ -47,7 +50,7 @@ def truncated(
 
 @dataclass(frozen=True)
 class _Kept:
-    """Tokens by ascending id with their logits, the best of which is 0; none is −inf."""
+    """Some tokens by ascending id, with served logits: the best is 0, none is −inf."""
 
     tokens: IntArray
     logits: Logits
@@ -58,28 +61,28 @@ class _Kept:
 
 @dataclass(frozen=True)
 class _Row:
-    """Logits as they came, float32 or float64."""
+    """A row of logits before temperature, float32 or float64."""
 
     logits: FloatArray
     top: float
     temperature: float
 
     def reaching(self, bound: float) -> _Kept:
-        """All tokens whose logit reaches `bound`, or might not be told from it once served."""
+        """Return all tokens whose logit reaches `bound`, or may be equal to it once served."""
         tokens = np.flatnonzero(self.logits >= self.cut(bound))
-        with np.errstate(over="ignore"):  # −inf is what it comes to
+        with np.errstate(over="ignore"):  # an overflow gives −inf, as it should
             kept = (self.logits[tokens].astype(np.float64) - self.top) / self.temperature
         return _Kept(tokens, kept).only(np.flatnonzero(kept > -np.inf))
 
     def cut(self, bound: float) -> np.floating[Any]:
-        """A little under `bound`, by more than rounding, of float32 too, brings together."""
+        """Return a number below `bound` by more than rounding can make equal, in float32 too."""
         rounding = 1e-6 * (abs(self.top) + abs(bound)) + 1e-300 * self.temperature
         kind = self.logits.dtype
         lowest: np.floating[Any] = kind.type(max(bound - rounding, float(np.finfo(kind).min)))
         return lowest
 
     def within(self, depth: float) -> _Kept:
-        """All tokens whose served logit is −depth or more, and perhaps some others."""
+        """Return all tokens whose served logit is at least −depth, and perhaps some others."""
         return self.reaching(self.top - depth * self.temperature)
 
 
@@ -101,7 +104,7 @@ def _top_k(logits: Logits, k: int) -> IntArray:
 
 
 def _top_p(row: _Row, top_p: float, weight_sum: WeightSum) -> _Kept:
-    """The nucleus of a row, by bounds on its sum of weights where these decide."""
+    """Return the nucleus of a row, from bounds on its sum of weights if these are close enough."""
     bounds = _bounds(row, top_p, weight_sum)
     for depth in _DEPTHS:
         kept = row.within(depth)
@@ -111,7 +114,7 @@ def _top_p(row: _Row, top_p: float, weight_sum: WeightSum) -> _Kept:
             bounds = _bounds(row, top_p, closest_weight_sum)
             fewest, last = np.searchsorted(reached, bounds)
         if last == len(order) or kept.logits[order[last]] < -depth:
-            continue  # a deeper token may come before
+            continue  # a token below this depth may belong before the last one
         if fewest == last:
             return kept.only(np.sort(order[: last + 1]))
         break
@@ -120,19 +123,22 @@ def _top_p(row: _Row, top_p: float, weight_sum: WeightSum) -> _Kept:
 
 
 def _bounds(row: _Row, top_p: float, weight_sum: WeightSum) -> tuple[float, float]:
-    """On what the weights of the nucleus must reach."""
+    """Return bounds on what the weights of the nucleus must add up to."""
     least, most = weight_sum(row.logits, row.top, row.temperature)
     return top_p * least * (1 - _SLACK), top_p * most * (1 + _SLACK)
 
 
 def _nucleus(logits: Logits, top_p: float) -> IntArray:
-    """The shortest run of most probable tokens whose probabilities reach `top_p`."""
+    """Return the shortest run of most probable tokens whose probabilities reach `top_p`."""
     order, reached = _ranked(logits, softmax(logits), top_p)
     return np.sort(order[: np.searchsorted(reached, top_p) + 1])
 
 
 def _ranked(logits: Logits, weights: Logits, needed: float) -> tuple[IntArray, Logits]:
-    """The best first, ties by id, with what they add up to; enough for `needed` if all are."""
+    """Sort tokens, best first and ties by id; return them and the running sums of their weights.
+
+    Only as many tokens as reach `needed` are sorted, or all of them.
+    """
     for depth in _SORTED:
         likely = np.flatnonzero(logits >= -depth)
         if depth < math.inf and weights[likely].sum() < needed:

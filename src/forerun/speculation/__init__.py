@@ -1,1 +1,1 @@
-"""What decides and drafts while the engine runs: who guesses, how deep, and whether it pays."""
+"""Which drafter guesses for each request and how deep, decided while the engine runs."""

@@ -1,4 +1,4 @@
-"""How far a drafter's guesses will be accepted, learnt from how far they were."""
+"""How likely a drafter's guesses are to be accepted, learnt from how often they were."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Final
 
 from forerun.types import ROOT, Proposal
 
-_MEMORY: Final = 20  # trials that a request looks back on
-_SHARED_MEMORY: Final = 150
-_PRIOR_WEIGHT: Final = 6.0  # trials that what all requests taught counts for
-START_WEIGHT: Final = 2.0  # trials that a start nobody observed counts for
+_MEMORY: Final = 20  # trials that a request's rate covers
+_SHARED_MEMORY: Final = 150  # trials that the rate of all requests covers
+_PRIOR_WEIGHT: Final = 6.0  # trials that the rate of all requests counts for in that of one
+START_WEIGHT: Final = 2.0  # trials that a start value counts for, if it was not observed
 
 Start = tuple[float, float, float]
 _START: Final = (0.5, 0.7, START_WEIGHT)
 
 
 class Rate:
-    """How often something happens: recent trials, over a prior that counts for some more."""
+    """How often something happens, from recent trials and a prior that counts for some trials."""
 
     __slots__ = ("_keep", "_num_accepted", "_num_trials", "_prior", "_weight")
 
@@ -34,7 +34,7 @@ class Rate:
         return (self._weight * prior + self._num_accepted) / (self._weight + self._num_trials)
 
     def observe(self, is_accepted: bool) -> None:
-        """What is learnt for one request is learnt for all."""
+        """Count one trial; it counts for the rate of all requests, the prior, as well."""
         self.fade()
         self._num_accepted += is_accepted
         self._num_trials += 1
@@ -42,38 +42,41 @@ class Rate:
             self._prior.observe(is_accepted)
 
     def fade(self) -> None:
-        """A round without a trial: the prior says a little more."""
+        """Let old trials count a little less, so that the prior counts for more."""
         self._num_accepted *= self._keep
         self._num_trials *= self._keep
 
 
 class Acceptance:
-    """Guesses by one drafter: a chain of two states.
+    """The acceptance of one drafter's guesses, as a Markov chain of two states.
 
-    A text is being copied or it is not, and a guess tells which: after one that was accepted the
-    next has another chance than after one that missed. Which state holds fades while nobody looks:
-    each round moves it as a guess would have, on average.
+    A text is being copied or it is not, and each guess shows which: after an accepted guess the
+    next one has another chance than after a miss. In rounds without a known guess the state moves
+    as a guess would have moved it on average.
 
-    One such chain is `shared` by all requests of the drafter; each request's own starts from it.
-    `start`: what to expect after a miss, after an accepted guess, and for how many trials that is.
+    All requests of a drafter share one such model (`shared`), from which that of each request
+    starts. `start` has the rate after a miss, the rate after an accepted guess, and the number of
+    trials that these count for.
     """
 
     def __init__(self, shared: Acceptance | None = None, start: Start = _START) -> None:
         self._weight: float = max(_PRIOR_WEIGHT, shared._weight) if shared else start[2]
         self._after_miss: Rate = Rate(shared._after_miss if shared else start[0], self._weight)
         self._after_accept: Rate = Rate(shared._after_accept if shared else start[1], self._weight)
-        self.speaking: Rate = Rate(shared.speaking if shared else 1.0, self._weight)  # when asked
-        self._going_on: Rate = Rate(shared._going_on if shared else 1.0, self._weight)  # and so far
-        self._siblings: Rate = shared._siblings if shared else Rate(0.15)  # once all before missed
-        self._is_accepting = 0.0  # the chance that the latest guess was accepted, or would have
-        self.num_unseen = 0  # rounds since a guess was tried
+        # How often it guesses when asked; how often it makes one more guess after accepted ones;
+        # how often a further sibling is right once those before it were not.
+        self.speaking: Rate = Rate(shared.speaking if shared else 1.0, self._weight)
+        self._going_on: Rate = Rate(shared._going_on if shared else 1.0, self._weight)
+        self._siblings: Rate = shared._siblings if shared else Rate(0.15)
+        self._is_accepting = 0.0  # the chance that a latest guess was, or would have been, accepted
+        self.num_unseen = 0  # rounds since a guess was judged
 
     def gains(
         self, depth: int, num_branches: int = 1, chances: Sequence[float] = ()
     ) -> list[float]:
-        """Expected accepted guesses on each level, 1 … `depth`; they never rise.
+        """Return the expected accepted guesses on each level 1 … `depth`; they never rise.
 
-        `chances` are the drafter's own for its first branch, where it gives any.
+        `chances` are the drafter's own estimates for its first branch, if it gives any.
         """
         first = chances[0] if chances else self._first()
         if num_branches > 1:
@@ -96,9 +99,12 @@ class Acceptance:
     def observe(
         self, proposal: Proposal, tokens: Sequence[int], *, depth: int = 0, is_merged: bool = False
     ) -> None:
-        """The text went on with `tokens`, so all guesses up to the first miss are judged, whether
-        the target scored them or not. A drafter may make fewer than `depth`, which were asked for.
-        A merged guess is right if one of its siblings is."""
+        """Learn from guesses whose text went on with `tokens`.
+
+        All guesses up to the first miss are judged, whether the target scored them or not. `depth`
+        is what the drafter was asked for; it may have made fewer. With `is_merged`, siblings count
+        as one guess, which is right if one of them is.
+        """
         node = ROOT
         for level, token in enumerate(tokens):
             guesses = proposal.tree.children(node)

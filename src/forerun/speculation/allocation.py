@@ -1,12 +1,12 @@
-"""Who guesses how deep, so that the whole batch earns the most tokens per second.
+"""Which request guesses how deep, so that the whole batch emits the most tokens per second.
 
-All requests share one pass, whose cost depends on the tokens of all of them, and a drafter's
-levels, which are run for all its requests at once. So the choice is joint:
+All requests share one pass, whose cost depends on the tokens of all of them, and requests with the
+same drafter share its levels, which run for all of them at once. So the choice is joint:
 
     maximise (requests + Σ gains) / (pass(tokens of all) + draft(levels, requests))
 
-Gains never rise along a chain. So for one way per request, taking the largest gain first is best
-for any number of guesses, and one walk over the sorted gains sees every number.
+Gains never rise along a chain. So for one way per request, taking the largest gains first is
+optimal for every number of guesses, and one walk over the sorted gains finds the best number.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from typing import Final, TypeAlias
 from forerun.speculation.choice import Way
 from forerun.speculation.costs import Costs
 
-# A pass's cost may go up in steps, so no single slope prices a guess; each of these is tried.
+# Numbers of guesses over which the price of one is measured: a pass's cost may rise in steps, so
+# no single slope will do, and each of these is tried.
 _PRICE_SPANS: Final = (4, 1, 16)
-_BETTER: Final = 1 + 1e-12  # beyond what rounding can pretend
+_BETTER: Final = 1 + 1e-12  # a factor larger than rounding errors
 
-Chosen: TypeAlias = tuple[Way, int] | None  # a way and how deep; None is plain
+Chosen: TypeAlias = tuple[Way, int] | None  # a way and its depth; None: a plain round
 
 # One more level for one request: (minus the gain per guess, level, index, gain, width), so that
-# the best sorts first; a plain tuple, since there are hundreds in a round.
+# the best sorts first. A plain tuple, since there are hundreds in a round.
 _Step: TypeAlias = tuple[float, int, int, float, int]
 
 
 class Allocator:
-    """One round: what any allocation yields and costs, and the best one."""
+    """Computes what an allocation of guesses yields and costs in one round, and the best one."""
 
     def __init__(self, costs: Costs, num_requests: int, num_prompt_tokens: int = 0) -> None:
         self._costs = costs
@@ -39,7 +40,7 @@ class Allocator:
         self._seconds = costs.round_seconds(num_requests, num_prompt_tokens, 0)
 
     def best(self, ways: Sequence[Sequence[Way]]) -> list[Chosen]:
-        """At equal rates, the fewest guesses."""
+        """Return the best way and depth for each request; ties go to fewer guesses."""
         best: list[Chosen] = [None] * len(ways)
         best_rate = self._num_requests / self._seconds[0]
         for team in self._teams(ways):
@@ -49,12 +50,12 @@ class Allocator:
         return best
 
     def rate(self, chosen: Sequence[Chosen]) -> float:
-        """Tokens per second; requests that do not guess emit one token each."""
+        """Return expected tokens per second; requests that do not guess emit one token each."""
         accepted = sum([one[0].speaking * sum(one[0].gains[: one[1]]) for one in chosen if one])
         return (self._num_requests + accepted) / self.seconds(chosen)
 
     def seconds(self, chosen: Sequence[Chosen]) -> float:
-        """Expected, since a costly drafter may have nothing to say."""
+        """Return the expected seconds of the round; a costly drafter may turn out to be silent."""
         taken = [one for one in chosen if one is not None]
         num_guesses = sum([way.width * depth for way, depth in taken])
         spoken, silent = self._round_seconds(num_guesses), self._seconds[0]
@@ -68,12 +69,16 @@ class Allocator:
         return speaking * spoken + (1 - speaking) * silent
 
     def price(self, num_guesses: int, seconds: float) -> float:
-        """What each guess takes in a round of so many, in tokens that a plain round brings."""
+        """Return the time of one guess in a round with `num_guesses`, in tokens that a plain round
+        would emit in that time."""
         return (seconds / self._seconds[0] - 1) * self._num_requests / max(1, num_guesses)
 
     def _teams(self, ways: Sequence[Sequence[Way]]) -> Iterator[Sequence[Way | None]]:
-        """A way for each request, with one costly drafter among them at most: every way there is
-        for a single request, and in a batch those with the largest surplus at some price."""
+        """Yield candidates: one way for each request, with at most one costly drafter in all.
+
+        For a single request these are all its ways; in a batch, those with the largest surplus at
+        some price.
+        """
         if len(ways) == 1:
             yield from ([way] for way in ways[0])
             return
@@ -86,8 +91,11 @@ class Allocator:
                 yield [max(own, key=lambda w: w.surplus(price), default=None) for own in able]
 
     def _fill(self, team: Sequence[Way | None]) -> list[Chosen]:
-        """The best depths for one way each: a costly drafter's levels cost the same for one request
-        as for all, so every number is tried, and all guesses of a whole round as much as one."""
+        """Return the best depths for one way each.
+
+        A costly drafter's levels cost the same for one request as for all, so each number of levels
+        is tried. If the drafter's rounds are known as a whole, all guesses cost as much as one.
+        """
         if len(team) == 1 and team[0] is not None and self._costs.is_whole(team[0].drafter):
             return [(team[0], len(team[0].gains))]
         steps = [
@@ -113,7 +121,7 @@ class Allocator:
         return [(w, depths[i]) if w and i in depths else None for i, w in enumerate(team)]
 
     def _walk(self, steps: list[_Step], draft_seconds: float) -> tuple[float, list[_Step]]:
-        """The best rate along the steps, and those that it takes."""
+        """Return the best rate among all prefixes of `steps`, and that prefix."""
         tokens, num_guesses, seconds = float(self._num_requests), 0, self._seconds
         best_rate, num_taken = 0.0, 0
         for num, (_, _, _, gain, width) in enumerate(steps, start=1):
@@ -125,7 +133,7 @@ class Allocator:
         return best_rate, steps[:num_taken]
 
     def _round_seconds(self, num_guesses: int) -> float:
-        """Drafting aside."""
+        """Return the seconds of a round with so many guesses, without drafting."""
         if num_guesses >= len(self._seconds):
             args = self._num_requests, self._num_prompt_tokens, num_guesses
             self._seconds = self._costs.round_seconds(*args)

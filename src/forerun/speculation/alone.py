@@ -1,7 +1,7 @@
-"""One request alone, whose drafters have said what they would guess, and how surely.
+"""The choice for a single request whose drafters have given their guesses and their chances.
 
-What `Allocator` finds for any batch, in one loop: to weigh takes as long as a tenth of a small
-model's token.
+It finds in one loop what `Allocator` finds for any batch, because weighing with the allocator takes
+a tenth of the time of a small model's token.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from forerun.speculation.choice import Choice, Reason
 from forerun.speculation.costs import Costs
 from forerun.types import Proposal
 
-_LONG, _SURE = 8, 0.8  # tokens, and the least chance of each behind those before it
+_LONG, _SURE = 8, 0.8  # tokens, and the least chance of each, given those before it
 
 
 def is_sure(pick: Proposal, depth: int) -> bool:
-    """Of a long guess, or of all that may be guessed: others are hardly worth being asked, which
-    takes one or two hundredths of a small model's round."""
+    """Whether `pick` is sure of the next eight tokens, or of all that may be guessed. Then it is
+    not worth asking other drafters, which takes one or two hundredths of a small model's round."""
     length = min(_LONG, depth)
     return len(pick.chances) >= length and min(pick.chances[:length]) >= _SURE
 
@@ -25,7 +25,7 @@ def is_sure(pick: Proposal, depth: int) -> bool:
 def best_alone(
     costs: Costs, picks: Sequence[tuple[str, Proposal]], *, is_plain_due: bool
 ) -> Choice:
-    """`picks` are chains with chances, by drafter."""
+    """Return the best choice among `picks`, each a drafter and its chain with chances."""
     least = costs.least_price(1, 0)
     seconds = costs.round_seconds(1, 0, max(len(pick) for _, pick in picks))
     plain, best, best_rate = seconds[0], None, 1 / seconds[0]

@@ -15,14 +15,14 @@ from forerun.types import Proposal
 class Reason(StrEnum):
     """Why a choice was made, in a word for `stats` and `--trace`."""
 
-    PAYS = "pays"  # the most tokens per second that are to be had
+    PAYS = "pays"  # this gives the most tokens per second
     NOTHING_PAYS = "nothing pays"  # guesses cost more than they would bring
     SILENT = "silent"  # no drafter has a guess
     NO_ROOM = "no room"  # the answer ends here, or the pass is full
-    PROBE = "probe"  # to see whether a costly drafter pays by now
-    BASELINE = "baseline"  # to see what a plain pass costs by now
-    FIXED = "fixed"  # the depth is not for the controller to choose
-    NOT_LOOKED = "not looked"  # looks found nothing lately; this round is plain without one
+    PROBE = "probe"  # to find out whether a costly drafter pays
+    BASELINE = "baseline"  # to find out what a plain pass costs
+    FIXED = "fixed"  # there is no controller, so the depth is that of the configuration
+    NOT_LOOKED = "not looked"  # recent looks found nothing, so this round is plain without one
 
 
 class Way(NamedTuple):
@@ -32,7 +32,7 @@ class Way(NamedTuple):
     num_branches: int
     width: int  # guesses on each level
     gains: Sequence[float]  # never rising
-    pick: Proposal | None  # what it guesses; None: it has to be asked, which is costly
+    pick: Proposal | None  # what it guesses; None: the drafter has to be asked, which is costly
     acceptance: Acceptance
 
     @property
@@ -41,20 +41,20 @@ class Way(NamedTuple):
 
     @property
     def speaking(self) -> float:
-        """The chance that it guesses at all; otherwise the round is plain, but for the asking."""
+        """The chance that the drafter guesses at all when it is asked."""
         return self.acceptance.speaking.value if self.pick is None else 1.0
 
     def surplus(self, price: float) -> float:
-        """What is left of the gains, at best, when every guess costs `price` tokens."""
+        """Return what is left of the gains, at best, if every guess costs `price` tokens."""
         price *= self.width
         return self.speaking * sum(max(0.0, gain - price) for gain in self.gains)
 
 
 class Choice(NamedTuple):
-    """Who guesses for a request, how deep and how wide; depth 0 is a plain round.
+    """Which drafter guesses for a request, how deep and how wide; depth 0 is a plain round.
 
-    `pick` is what the drafter guesses, where it said so already; then it is not asked again.
-    `expected_seconds` is the round's, for all requests; 0 where nobody expected anything.
+    `pick` is the drafter's guess if it was asked already; then it is not asked again.
+    `expected_seconds` is for the whole round of all requests; 0 if nothing was weighed.
     """
 
     reason: Reason
@@ -65,8 +65,8 @@ class Choice(NamedTuple):
     pick: Proposal | None = None
     expected_tokens: float = 0.0
     expected_seconds: float = 0.0
-    gain: float = 0.0  # tokens expected beyond what the time of the guesses would bring
-    least_chance: float = 0.0  # of a guess that is worth its time; one that knows leaves it out
+    gain: float = 0.0  # expected tokens beyond what plain decoding emits in the guesses' time
+    least_chance: float = 0.0  # below it a guess is not worth its time: see `Budget`
 
     @classmethod
     def of(
@@ -78,7 +78,8 @@ class Choice(NamedTuple):
         price: float,
         least_chance: float = 0.0,
     ) -> Choice:
-        """`seconds` of the round, in which each guess takes the time of `price` plain tokens."""
+        """Choose `way` to `depth`. The round takes `seconds`, and each guess takes the time of
+        `price` plain tokens."""
         accepted = way.speaking * sum(way.gains[:depth])
         return cls(
             reason,
@@ -95,18 +96,18 @@ class Choice(NamedTuple):
 
     @property
     def budget(self) -> Budget:
-        """Of a drafter that is to be asked."""
+        """The budget for the drafter, if it has yet to be asked."""
         return Budget(self.depth, self.num_branches, least_chance=self.least_chance)
 
     @property
     def num_guesses(self) -> int:
-        """That this may cost."""
+        """How many guesses the target has to score at most."""
         if self.pick is not None:
             return len(self.pick)
         return self.depth * self.num_branches * self.num_trees
 
     def within(self, num_guesses: int) -> Choice:
-        """The same with at most so many guesses."""
+        """Return the same choice with at most `num_guesses` guesses."""
         if num_guesses >= self.num_guesses:
             return self
         num_guesses //= self.num_trees
@@ -119,7 +120,7 @@ class Choice(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """Like "pays: suffix to 4 × 2", or "nothing pays"."""
+        """In words, like "pays: suffix to 4 × 2", or "nothing pays"."""
         return _summary(self.reason, self.drafter, self.depth, self.num_branches)
 
     def __str__(self) -> str:
@@ -139,7 +140,7 @@ def _summary(reason: Reason, drafter: str | None, depth: int, num_branches: int)
     return f"{reason}: {drafter} to {depth}{branches}"
 
 
-# Choices that nobody weighed.
+# Choices for which nothing was weighed.
 SILENT: Final = Choice(Reason.SILENT)
 NO_ROOM: Final = Choice(Reason.NO_ROOM)
 NOT_LOOKED: Final = Choice(Reason.NOT_LOOKED)

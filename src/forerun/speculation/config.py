@@ -1,4 +1,4 @@
-"""What a user asks of speculation: vLLM's keys, validated."""
+"""The user's options for speculation: vLLM's keys, validated."""
 
 from __future__ import annotations
 
@@ -21,21 +21,24 @@ from forerun.speculation.methods import METHODS
 
 _BROUGHT: Final = {PREDICTION: "a prediction", GRAMMAR: "structured_outputs or tools"}
 _COMBINED: Final = ("hybrid", "merge", "choice")
-MAX_NODES: Final = 512  # guesses in one round: far beyond what ever pays
+MAX_NODES: Final = 512  # guesses in one round: far more than ever pay
 MAX_ORDER: Final = 64  # tokens that a lookup or a table may look back
 
 
 @dataclass(frozen=True)
 class SpeculativeConfig:
-    """`num_speculative_tokens` is the depth; a tree has `num_branches` branches of that depth."""
+    """The options of an engine's speculation.
+
+    `num_speculative_tokens` is the depth; a tree has `num_branches` branches of that depth.
+    """
 
     method: str = "auto"
     model: str | None = None
     num_speculative_tokens: int | None = None  # None: the method's own (16 for suffix, else 5)
     num_branches: int = 1
-    adaptive: bool = True  # the depth is a ceiling; False: it is what is spent
+    adaptive: bool = True  # True: the depth is a ceiling; False: every round guesses so deep
     num_layers: int | None = None
-    prompt_lookup_min: int | None = None  # None: the other one's value; 2 and 5 without either
+    prompt_lookup_min: int | None = None  # None: the value of ..._max; 2 and 5 without either
     prompt_lookup_max: int | None = None
     ngram_orders: tuple[int, ...] = (2, 3, 4)
     ngram_window: int = 1 << 17
@@ -93,7 +96,8 @@ class SpeculativeConfig:
         self._check_options()
 
     def _check_options(self) -> None:
-        """Each part has what it needs, and each option a part that uses it."""
+        """Raise unless each method has the options that it needs, and each option a method that
+        uses it."""
         for method in self.parts:
             for option, remedy in METHODS[method].needs.items():
                 if getattr(self, option) is None:
@@ -105,14 +109,14 @@ class SpeculativeConfig:
             raise InvalidOption(f'method "{names}" has no use for {", ".join(idle)}; drop {them}.')
 
     def own_options(self, method: str) -> dict[str, Any]:
-        """Those of one method that are not their defaults."""
+        """Return the options of one method that differ from their defaults."""
         defaults = {field.name: field.default for field in fields(self)}
         given = {name: getattr(self, name) for name in METHODS[method].options}
         return {name: value for name, value in given.items() if value != defaults[name]}
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The single methods that guess, in order."""
+        """The single methods that guess, in order; for "auto", the one that is always there."""
         if self.method == "auto":
             return ("suffix",)
         return self.methods or (self.method,)
@@ -126,30 +130,30 @@ class SpeculativeConfig:
 
     @property
     def prompt_lookup_lens(self) -> tuple[int, int]:
-        """The shortest and the longest n-gram; as in vLLM, one that is missing is the other."""
+        """The shortest and the longest n-gram; as in vLLM, either defaults to the other."""
         least, most = self.prompt_lookup_min, self.prompt_lookup_max
         return least or most or 2, most or least or 5
 
     @property
     def depth(self) -> int:
-        """How deep a proposal may be."""
+        """The greatest depth of a proposal."""
         if self.num_speculative_tokens is not None:
             return self.num_speculative_tokens
         return min(METHODS[name].default_depth for name in self.parts)
 
     @property
     def num_trees(self) -> int:
-        """Trees that one proposal may merge."""
+        """How many trees one proposal may merge."""
         return len(self.methods) if self.method == "merge" else 1
 
     @property
     def max_nodes(self) -> int:
-        """Guesses in one proposal."""
+        """The most guesses of one proposal."""
         return self.depth * self.num_branches * self.num_trees
 
     @classmethod
     def of(cls, given: SpeculativeConfig | Mapping[str, Any] | None) -> SpeculativeConfig | None:
-        """As an option of the engine: itself, keys and values, or None for plain decoding."""
+        """Read the engine's option: a configuration, a mapping, or None for plain decoding."""
         if given is None or isinstance(given, SpeculativeConfig):
             return given
         rule = 'SpeculativeConfig, a mapping like {"method": "ngram"}, or None'
@@ -158,7 +162,7 @@ class SpeculativeConfig:
 
     @classmethod
     def from_dict(cls, options: Mapping[str, Any]) -> SpeculativeConfig:
-        """As in vLLM, a `model` alone means method "draft_model"."""
+        """Build from a mapping; as in vLLM, a `model` alone means method "draft_model"."""
         require_fields("speculative option", cls, options)
         given: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in options.items()

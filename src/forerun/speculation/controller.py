@@ -1,12 +1,12 @@
-"""The controller: each round, what every request spends on guesses; 0 is an answer.
+"""The controller, which decides in each round what every request spends on guesses, if anything.
 
-It works on numbers that others measured and on committed history, has no clock of its own, and
-answers the same to the same observations. A round, as `Speculation` calls it:
+It works on measured seconds that it is given and on committed history. It has no clock of its own,
+and the same observations always give the same decision. A round, as `Speculation` calls it:
 
     ways      how each drafter could guess for a request, and what that would bring
     choose    a Choice for every request
-    commit    what a request's text went on with
-    observe   where the seconds of the step went
+    commit    learns from the tokens with which a request's text went on
+    observe   learns from where the seconds of the step went
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from forerun.speculation.costs import Costs
 from forerun.speculation.step_times import StepTimes
 from forerun.types import ROOT, Proposal
 
-_PROBE_SHARE: Final = 0.008  # of all time
-_PLAIN_EVERY: Final = 64  # passes until a plain one is timed again
+_PROBE_SHARE: Final = 0.008  # of all time, for probes
+_PLAIN_EVERY: Final = 64  # passes since a plain one before another is run
 
 
 class Controller:
     """Chooses drafter, depth and branches for each request of a batch.
 
-    Where a drafter gives no chances of its own, how far its guesses are accepted is learnt: from
-    every guess that is known, used or not. A costly drafter that is not believed to pay guesses
-    once in a while as a probe, for a small share of the time; and a plain pass is run once in a
-    while where every pass carries guesses, to see what it costs by now.
+    If a drafter gives no chances of its own, the controller learns how often its guesses are
+    accepted, from every known guess, used or not. A costly drafter that is not believed to pay
+    makes one guess now and then as a probe, for a small share of the time. If every pass has
+    guesses, a plain pass is run now and then, to find out what it costs.
     """
 
     def __init__(self, costs: Costs) -> None:
         self.costs = costs
-        self.probe_seconds = 0.0  # spent so far
+        self.probe_seconds = 0.0  # spent on probes so far
         self._credit = self._most_credit = costs.target.seconds(1)  # for probes
         self._num_since_plain = 0  # passes since a plain one was timed
-        self._has_weighed = False  # anything, this round
+        self._has_weighed = False  # whether any ways were weighed in this round
         self._shared: dict[str, Acceptance] = {}
         self._own: dict[int, dict[str, Acceptance]] = {}
         self._picks: dict[int, dict[str, Proposal]] = {}  # of this round, to be scored by the text
 
     def expect(self, drafter: str, start: Start) -> None:
-        """What was measured of its guesses elsewhere; the texts here will tell."""
+        """Start from what is known of a drafter's acceptance; it is corrected by the texts here."""
         self._shared[drafter] = Acceptance(start=start)
 
     def acceptance(self, request: int, drafter: str) -> Acceptance:
@@ -64,8 +64,10 @@ class Controller:
         pick: Proposal | None = None,
         num_trees: int = 1,
     ) -> list[Way]:
-        """How a drafter could guess for a request: one way for each number of branches. `pick` is
-        what it would guess, if it was asked already; an empty one is no way at all."""
+        """Return how a drafter could guess for a request: one way for each number of branches.
+
+        `pick` is its guess if it was asked already; with an empty one there is no way.
+        """
         if pick is not None and not len(pick):
             return []
         acceptance = self.acceptance(request, drafter)
@@ -75,7 +77,7 @@ class Controller:
             num_branches = min(num_branches, len(pick.tree.children(ROOT)))
             if num_branches > 1 or not chances:
                 self._picks.setdefault(request, {})[drafter] = pick
-        if not chances:  # else nothing is to be learnt
+        if not chances:  # else the drafter's own chances are used, and nothing is learnt
             acceptance.begin_round()
         if depth == 0:
             return []
@@ -88,8 +90,11 @@ class Controller:
     def choose(
         self, ways: Sequence[Sequence[Way]], num_idle: int = 0, num_prompt_tokens: int = 0
     ) -> list[Choice]:
-        """One choice for each request and its ways to guess. Requests without any, and `num_idle`
-        others, go on by one token each."""
+        """Return a choice for each request, given its ways to guess.
+
+        Requests without ways, and `num_idle` other requests, are in the same pass and advance by
+        one token each.
+        """
         able = [own for own in ways if own]
         self._has_weighed = bool(able)
         if not able:
@@ -113,20 +118,23 @@ class Controller:
         return [next(found) if own else SILENT for own in ways]
 
     def choose_alone(self, picks: Sequence[tuple[str, Proposal]]) -> Choice:
-        """The same for one request and its drafters' picks, where nothing else is to be weighed."""
+        """As `choose`, for one request whose only ways to guess are its drafters' `picks`."""
         self._has_weighed = True
         return best_alone(self.costs, picks, is_plain_due=self.is_plain_due)
 
     @property
     def is_plain_due(self) -> bool:
-        """Whether it has been long since a pass without guesses was timed."""
+        """Whether no plain pass has been timed for long, so that the next one should be plain."""
         return self._num_since_plain >= _PLAIN_EVERY and not self.costs.knows_whole
 
     def _probe(
         self, ways: Sequence[Sequence[Way]], chosen: list[Chosen], allocator: Allocator
     ) -> int | None:
-        """Adds one guess by the costly drafter about which the least was learnt lately, if there
-        is time for it and it would pay if its guesses were accepted; returns whose guess."""
+        """Add one guess by the costly drafter that was judged longest ago to `chosen`.
+
+        Only if the time for probes allows it, and the drafter would pay if all its guesses were
+        accepted. Returns the index of the request, or None.
+        """
         idle = [
             (idx, way)
             for idx, own in enumerate(ways)
@@ -141,7 +149,7 @@ class Controller:
             return [*chosen[:idx], (way._replace(gains=gains), depth), *chosen[idx + 1 :]]
 
         cost = allocator.seconds(probing(1, way.gains)) - allocator.seconds(chosen)
-        self._most_credit = max(self._most_credit, cost)  # a machine may have become slower
+        self._most_credit = max(self._most_credit, cost)  # the machine may have become slower
         sure, rate = [1.0] * len(way.gains), allocator.rate(chosen)
         rates = (allocator.rate(probing(1 + idx, sure)) for idx in range(len(sure)))
         if cost > self._credit or all(found <= rate for found in rates):
@@ -159,7 +167,10 @@ class Controller:
         tokens: Sequence[int],
         is_waiting: bool = False,
     ) -> None:
-        """The text went on with `tokens`. A drafter that `is_waiting` had no chance to guess."""
+        """Learn from a request's round: its text went on with `tokens`.
+
+        A drafter that `is_waiting` had no chance to guess, so its silence says nothing.
+        """
         for drafter, pick in self._picks.pop(request, {}).items():
             self.acceptance(request, drafter).observe(pick, tokens)
         if choice.drafter is None or choice.pick is not None or is_waiting:
@@ -169,8 +180,8 @@ class Controller:
         acceptance.observe(proposal, tokens, depth=choice.depth, is_merged=choice.num_trees > 1)
 
     def observe(self, times: StepTimes) -> None:
-        """A step is over. What cannot change a decision costs next to nothing: of rounds that
-        nobody weighed, plain ones are noted and others pass by."""
+        """Learn from the times of a step. Of rounds in which nothing was weighed, only plain ones
+        are learnt from, and later, in groups: what changes no decision should cost little."""
         for drafter, num_requests, level_sizes, seconds in times.drafts:
             if num_requests:
                 self.costs.observe_draft(drafter, num_requests, level_sizes, seconds)
@@ -184,12 +195,12 @@ class Controller:
         self._has_weighed = False
 
     def _earn(self, seconds: float) -> None:
-        """Time that went by pays for probes."""
+        """Add a share of the time that has passed to the credit for probes."""
         self._credit = min(self._most_credit, self._credit + _PROBE_SHARE * seconds)
 
     @property
     def requests(self) -> set[int]:
-        """Whom it remembers."""
+        """The ids of the requests that it remembers."""
         return self._own.keys() | self._picks.keys()
 
     def end(self, request: int) -> None:

@@ -1,4 +1,4 @@
-"""Drafters that cannot hurt: one that throws, or answers nonsense, costs speculation alone."""
+"""Drafters, guarded: one that raises, or returns nonsense, costs a request only its guesses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from forerun.types import (
 )
 
 _LOG: Final = logging.getLogger("forerun")
-_FEW_BEHIND: Final = 8  # hidden states: as many as a round may leave
+_FEW_BEHIND: Final = 8  # hidden states: as many as a usual round leaves to read
 
 
 def _commit_of(drafter: Drafter) -> object:
@@ -36,8 +36,8 @@ def _commit_of(drafter: Drafter) -> object:
 class GuardedDrafters:
     """Drafters by name, each asked only for requests that allow it.
 
-    Where one fails a request, that request goes on without guesses; `failures` counts by drafter,
-    and the first failure of each is logged. `num_trees` is how many a proposal may merge.
+    If a drafter fails, the request goes on without guesses. `failures` counts by drafter, and the
+    first failure of each is logged. `num_trees` is how many trees a proposal may merge.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class GuardedDrafters:
         self._tapped = {n: d for n, d in drafters.items() if isinstance(d, TappedDrafter)}
         self._told = {n for n, d in drafters.items() if _commit_of(d) is not OneByOne.commit}
         self._hinting = {n: d for n, d in drafters.items() if isinstance(d, HintingDrafter)}
-        self._all = self._names = tuple(drafters)  # those that were put aside are no more asked
-        self._names_for: dict[int, tuple[str, ...]] = {}  # by request, while it goes on
+        self._all = self._names = tuple(drafters)  # `_names`: without those that were put aside
+        self._names_for: dict[int, tuple[str, ...]] = {}  # by request, until it ends
 
     def names_for(self, request: SpeculativeRequest) -> Sequence[str]:
-        """Those that may guess for it, and see that far."""
+        """The drafters that may guess for a request, and whose context it does not exceed."""
         names = self._kept_for(request)
         num_tokens, cached = len(request.tokens), self._cached
         if num_tokens <= self._shortest:
@@ -66,14 +66,14 @@ class GuardedDrafters:
         return [n for n in names if n not in cached or num_tokens <= cached[n].max_len]
 
     def _kept_for(self, request: SpeculativeRequest) -> tuple[str, ...]:
-        """Those that it allows, and that were not left out."""
+        """The drafters that a request allows, without those left out for it."""
         names = self._names_for.get(request.id)
         if names is None:
             names = self._names_for[request.id] = _allowed(request.speculation, self._names)
         return names
 
     def ready_for(self, request: SpeculativeRequest) -> Sequence[str]:
-        """Of these, those that have room for it now."""
+        """Those of `names_for` whose caches have room for the request now."""
         names, cached = self.names_for(request), self._cached
         if not cached:
             return names
@@ -82,14 +82,15 @@ class GuardedDrafters:
     def able(
         self, request: SpeculativeRequest, budget: Budget, asleep: Sequence[str] = ()
     ) -> list[str]:
-        """Those awake that might have a guess: those that give no hint might."""
+        """The drafters, except those `asleep`, that may have a guess; all that give no hint may."""
         found = list(self.able_in_turn(request, budget, asleep))
         return found if self.names_for(request) else []
 
     def able_in_turn(
         self, request: SpeculativeRequest, budget: Budget, asleep: Sequence[str] = ()
     ) -> Iterator[str]:
-        """As `able`, each asked when it is its turn; none is left for the request if one fails."""
+        """As `able`, but a drafter is only asked for its hint when its turn comes. If one fails,
+        none follows."""
         for name in self.names_for(request):
             if name in asleep:
                 continue
@@ -103,15 +104,15 @@ class GuardedDrafters:
                 yield name
 
     def is_led(self, request: SpeculativeRequest) -> bool:
-        """Whether its own grammar says what comes, as it may at any time."""
+        """Whether the request's own grammar has a guess, which it may have at any time."""
         if request.grammar is None:
             return False
         awake = [name for name in self.names_for(request) if name != GRAMMAR]
         return bool(self.able(request, Budget(1), awake))
 
     def draws_apart(self, request: SpeculativeRequest) -> bool:
-        """Whether more than noise decides what comes next, or somebody asks for the logits: then a
-        device does not draw a head's guesses together."""
+        """Whether a device cannot draw a head's guesses in one go for this request, because more
+        than noise decides the next token, or because the logits are needed."""
         params = request.params
         is_coupled = params.acceptance is Acceptance.COUPLED
         if not is_coupled or params.changes_logits or params.shows_laws:
@@ -119,11 +120,11 @@ class GuardedDrafters:
         return bool(params.temperature and params.truncates) or self._is_bound(request)
 
     def may_join(self, request: SpeculativeRequest) -> bool:
-        """Whether one that `draws_apart` may do so no more later on."""
+        """Whether a request that `draws_apart` may stop doing so, as its grammar may loosen."""
         return request.grammar is not None and request.grammar.may_loosen(request.output)
 
     def _is_bound(self, request: SpeculativeRequest) -> bool:
-        """Whether its grammar says anything by now."""
+        """Whether the request has a grammar that restricts the next token."""
         if request.grammar is None:
             return False
         try:
@@ -133,37 +134,39 @@ class GuardedDrafters:
             return True
 
     def put_aside(self, name: str, reason: str) -> None:
-        """It is asked no more, and hears no more."""
+        """Stop using a drafter for all requests."""
         self._names = _without(name, self._names)
         self._names_for = {idx: _without(name, kept) for idx, kept in self._names_for.items()}
         _LOG.warning("%s is put aside: %s.", name, reason)
 
     @property
     def picking(self) -> Sequence[str]:
-        """Those that may be asked every round."""
+        """The drafters that pick, which may be asked in every round."""
         return self._picking
 
     def is_waiting(self, name: str, request: SpeculativeRequest) -> bool:
-        """Whether its silence says nothing about its guesses."""
+        """Whether a drafter has no room for the request, or has not read all of it, so that its
+        silence says nothing about its guesses."""
         return name in self._cached and self._cached[name].is_waiting(request)
 
     def num_behind(self, name: str, request: SpeculativeRequest) -> int:
-        """How much of the text its next answer reads first, if that is much: then its time says
-        nothing about its guesses."""
+        """How many tokens of the text a drafter reads before its next guess, or 0 if they are few.
+
+        If they are many, the time of the answer says nothing about what guesses cost.
+        """
         num = self._tapped[name].num_behind(request) if name in self._tapped else 0
         return num if num > _FEW_BEHIND else 0
 
     def tapped_for(self, request: SpeculativeRequest) -> Sequence[str]:
-        """Those of its drafters that look at hidden states."""
+        """The request's drafters that tap hidden states."""
         return [name for name in self.names_for(request) if name in self._tapped]
 
     def leave_out(self, name: str, request: SpeculativeRequest) -> None:
-        """It is asked no more for this request, and hears no more of it."""
+        """Stop using a drafter for this request."""
         self._names_for[request.id] = _without(name, self._kept_for(request))
 
     def bring_back(self, name: str, request: SpeculativeRequest) -> None:
-        """One that was left out hears of this request again, unless it was put aside or something
-        failed the request."""
+        """Undo `leave_out`, unless the drafter was put aside or the request had a failure."""
         names = self._kept_for(request)
         if name in self._names and name not in names and not self.num_failures(request):
             self._names_for[request.id] = (*names, name)
@@ -176,7 +179,7 @@ class GuardedDrafters:
             self.attempt(name, request, self.drafters[name].begin, request)
 
     def layers_for(self, requests: Iterable[SpeculativeRequest]) -> tuple[int, ...]:
-        """The layers whose hidden states a pass over these requests must hand out."""
+        """The layers whose hidden states a pass over these requests has to return."""
         if not self._tapped:
             return ()
         names = {name for request in requests for name in self.names_for(request)}
@@ -191,14 +194,15 @@ class GuardedDrafters:
                 self.attempt(name, request, drafter.tapped, request, start, rows)
 
     def evict(self, request: SpeculativeRequest) -> None:
-        """It lost its rows in the target's cache, and so in those of drafters."""
+        """Free a preempted request's rows in the drafters' caches."""
         for name, drafter in self._cached.items():
             self.attempt(name, request, drafter.evict, request)
 
     def propose(
         self, name: str, requests: Sequence[SpeculativeRequest], budgets: Sequence[Budget]
     ) -> list[Proposal]:
-        """All at once; if that throws, one by one, to find out whose request it was."""
+        """Ask a drafter for proposals, for all requests at once; if that fails, one by one, to find
+        out which request is at fault."""
         try:
             answers = self.drafters[name].propose(requests, budgets)
             if len(answers) != len(requests):
@@ -215,8 +219,10 @@ class GuardedDrafters:
         ]
 
     def commit(self, request: SpeculativeRequest, guesser: str | None, emitted: Verdict) -> bool:
-        """All hear what was emitted, and `guesser` which of its guesses were accepted; False if
-        nobody may guess for the request."""
+        """Tell all drafters what was emitted, and `guesser` which of its guesses were accepted.
+
+        Returns False if no drafter may guess for the request.
+        """
         names = self.names_for(request)
         for name in names if self._told else ():
             if name in self._told:
@@ -233,7 +239,7 @@ class GuardedDrafters:
         }
 
     def end(self, request: SpeculativeRequest) -> int:
-        """Forgotten by all that may ever have heard of it; returns how often they failed it."""
+        """Make all drafters forget a request; return how many failures it had."""
         for name in _allowed(request.speculation, self._all):
             self.attempt(name, request, self.drafters[name].end, request)
         self._names_for.pop(request.id, None)
@@ -242,10 +248,11 @@ class GuardedDrafters:
     def _checked(
         self, name: str, request: SpeculativeRequest, budget: Budget, answer: object
     ) -> Proposal:
-        """The answer, if it is what was asked for."""
+        """Return a drafter's answer if it is a valid proposal within the budget, else an empty one,
+        and without picked guesses that the grammar rules out."""
         if isinstance(answer, Proposal) and not len(answer):
             return answer
-        try:  # its grammar may fail as well
+        try:  # the request's grammar may fail as well
             proposal = checked_proposal(answer, budget, self.num_trees, self.vocab_size)
             if name not in self._picking:
                 return proposal
@@ -267,15 +274,18 @@ class GuardedDrafters:
         call: Callable[..., None],
         *args: object,
     ) -> None:
-        """What `name` does for one request, or for all (None), may fail."""
+        """Make a call of the drafter `name` that may fail, for one request or for all (None)."""
         try:
             call(*args)
         except Exception as error:
             self.give_up(name, request, error)
 
     def give_up(self, name: str, request: SpeculativeRequest | None, error: Exception) -> None:
-        """`name` failed this request, which goes on without guesses. The first time it is logged:
-        a warning could be turned into an error, and others would suffer."""
+        """Note that `name` failed this request, which goes on without guesses.
+
+        The first failure is logged. It is no warning, which could be turned into an error and then
+        affect other requests.
+        """
         if request is not None:
             self._failed[request.id] += 1
             self._names_for[request.id] = ()
@@ -305,7 +315,7 @@ def _layers_of(several: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
 
 
 def _fitting(proposal: Proposal, grammar: Grammar, output: Sequence[int]) -> Proposal:
-    """Picked guesses without those that a grammar rules out, since they are never accepted."""
+    """Return picked guesses without those that a grammar rules out, as it never accepts them."""
     if proposal.tree.is_chain:
         return proposal.pruned(grammar.num_fitting(output, proposal.tokens), num_branches=1)
     builder, kept = ProposalBuilder(), {ROOT: ROOT}
@@ -317,7 +327,10 @@ def _fitting(proposal: Proposal, grammar: Grammar, output: Sequence[int]) -> Pro
 
 
 def checked_proposal(answer: object, budget: Budget, num_trees: int, vocab_size: int) -> Proposal:
-    """A proposal that the target can score; trees are sound by construction."""
+    """Return `answer` if it is a proposal within the budget that the target can score, else raise.
+
+    Trees need no check: they are valid by construction.
+    """
     if not isinstance(answer, Proposal):
         raise InvalidProposal(f"it answered with {type(answer).__name__} instead of a proposal.")
     if answer.depth > budget.depth or len(answer) > budget.depth * budget.num_branches * num_trees:

@@ -1,6 +1,6 @@
-"""Every method of drafting: its name, what it is, and how its drafter is built.
+"""All methods of drafting: their names, what they are, and how their drafters are built.
 
-A new one is a file in `drafters/` and an entry here.
+A new method is a file in `drafters/` and an entry here.
 """
 
 from __future__ import annotations
@@ -34,25 +34,26 @@ if TYPE_CHECKING:
 
 class Method(NamedTuple):
     about: str
-    build: Callable[[SpeculativeConfig, Target], Drafter] | None = None  # None: made of others
-    needs: Mapping[str, str] = {}  # options that must be given, and how
+    build: Callable[[SpeculativeConfig, Target], Drafter] | None = None  # None: combines others
+    needs: Mapping[str, str] = {}  # options that must be given, and what to give
     takes: tuple[str, ...] = ()  # options that may be given
     default_depth: int = 5
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Those of this method, beside the ones that all have."""
+        """The options of this method, besides those that all methods have."""
         return (*self.needs, *self.takes)
 
 
 def build_drafters(config: SpeculativeConfig, target: Target) -> dict[str, Drafter]:
-    """The drafters of all single methods that are used, by name."""
+    """Build the drafters of all single methods that are used, by name."""
     builders = {name: METHODS[name].build for name in config.parts}
     return {name: build(config, target) for name, build in builders.items() if build}
 
 
 def cards_of(config: SpeculativeConfig, target: Target) -> dict[str, Card]:
-    """What its trained heads promise, where they say so; those of other engines promise nothing."""
+    """Return the cards of the trained heads that are used; a head of another engine gets an empty
+    card, and one of ours without a card gets none."""
     kinds = [name for name in config.parts if name in HEAD_KINDS]
     found = dict[str, Card]()
     for kind in kinds:
@@ -66,7 +67,7 @@ def cards_of(config: SpeculativeConfig, target: Target) -> dict[str, Card]:
 
 
 def combined(config: SpeculativeConfig, parts: dict[str, Drafter]) -> dict[str, Drafter]:
-    """The drafters that are asked: one that is made of the parts, or all of them."""
+    """Return the drafters to ask: one that combines the parts, or the parts themselves."""
     if config.method == "merge":
         return {"merge": Merge(list(parts.values()))}
     if config.method == "hybrid" and not config.adaptive:
@@ -105,7 +106,7 @@ def _head(kind: str) -> Callable[[SpeculativeConfig, Target], Drafter]:
 
 
 def _head_folder(config: SpeculativeConfig, target: Target, kind: str) -> HeadFolder:
-    """A trained head that was made for this target: the one that is named, or the package's."""
+    """Return the named trained head, or the package's; raise if it was not made for this target."""
     folder, model = HeadFolder(_head_path(config, target, kind), kind), target.model.config
     folder.fit(
         target_hidden_size=model.hidden_size,
@@ -146,7 +147,7 @@ def _prompt_lookup(config: SpeculativeConfig, _: Target) -> Drafter:
 
 
 def _ngram_tables(*orders: int) -> Callable[[SpeculativeConfig, Target], Drafter]:
-    """With these orders, or with those of the user."""
+    """Return a builder of tables of these orders, or of those in the configuration."""
 
     def build(config: SpeculativeConfig, target: Target) -> Drafter:
         vocab_size = target.model.config.vocab_size

@@ -1,4 +1,4 @@
-"""A request as speculation sees it, and what it allows."""
+"""A request as speculation sees it, and the speculation that it allows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from forerun.option_checks import require, require_fields, require_whole
 
 @dataclass(frozen=True)
 class RequestSpeculation:
-    """What may guess for one request, within what the engine was started with.
+    """The speculation that one request allows, within that of the engine.
 
-    `drafter` names one of the engine's drafters; without a name they all may guess. A prediction
-    or a grammar that a request brings is followed in any case.
-    `num_speculative_tokens` and `num_branches` are ceilings below the engine's own; a depth of 0
-    turns guessing off.
+    `drafter` names one of the engine's drafters; by default all may guess. A prediction or a
+    grammar of the request makes guesses in any case. `num_speculative_tokens` and `num_branches`
+    are ceilings below the engine's own; a depth of 0 turns guessing off.
     """
 
     drafter: str | None = None
@@ -39,13 +38,13 @@ class RequestSpeculation:
         return not self.is_off and (self.drafter in (None, drafter) or drafter in OWN)
 
     def without(self, *names: str) -> RequestSpeculation:
-        """Of a request that brings nothing for these drafters to guess from."""
+        """Return the same without these drafters, for a request that gives them nothing to use."""
         own = self.drafter, self.num_speculative_tokens, self.num_branches
         return _Without(*own, names) if names else self
 
     @classmethod
     def of(cls, given: RequestSpeculation | Mapping[str, Any] | None) -> RequestSpeculation:
-        """From what a caller gave; an unknown name raises and points at the nearest valid one."""
+        """Build from what a caller gave; an unknown name raises and suggests the nearest one."""
         if given is None:
             return AS_STARTED
         if isinstance(given, cls):
@@ -71,11 +70,11 @@ AS_STARTED: Final = RequestSpeculation()
 
 
 class SpeculativeRequest(RequestView, Protocol):
-    """What drafters see, what it allows, and how much of its answer is left."""
+    """A request as drafters see it, with the speculation that it allows."""
 
     @property
     def speculation(self) -> RequestSpeculation: ...
 
     @property
     def num_left(self) -> int:
-        """Tokens it may still emit."""
+        """How many tokens it may still emit."""

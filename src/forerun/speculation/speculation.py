@@ -1,4 +1,4 @@
-"""The one object a step talks to: drafters, and who decides what they spend."""
+"""The one object through which a step speculates: drafters, and the controller above them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from forerun.speculation.request import SpeculativeRequest
 from forerun.speculation.step_times import StepTimes
 from forerun.types import FloatArray, Proposal, Verdict
 
-_CONTROLLER: Final = "controller"  # among those that may fail
+_CONTROLLER: Final = "controller"  # its name among drafters that failed
 
-Batch: TypeAlias = tuple[int, int]  # requests that the pass decodes, and tokens of prompts
+Batch: TypeAlias = tuple[int, int]  # requests that decode, and prompt tokens, in the same pass
 
 
 class Speculation:
-    """Each request guesses with what it allows: its own drafter, depth and branches, or none.
+    """Chooses drafters for requests, within what each request allows, and asks them for guesses.
 
-    `ceiling` is what a request may spend at most; without a controller, what it always spends, on
-    its prediction, or its grammar where that says what comes, or the drafter it names, or else on
-    the first that may guess for it.
+    `ceiling` is the most that a request may spend in a round. Without a controller it spends this
+    much in every round, on the first drafter that may guess for it: its prediction comes first,
+    then its grammar if that has a guess, then the drafter that it names or the engine's first.
     """
 
     def __init__(
@@ -42,8 +42,8 @@ class Speculation:
         self.depths: dict[str, int] = {}  # of drafters that guess less deep than the ceiling
         self.left_out: dict[str, str] = {}  # drafters that are not used, and why
         self.cards: CardCheck | None = None
-        self.is_steady = False  # rounds begin early, if they are like those before
-        # Those that say how surely they guess, if it is one chain: see `_alone`.
+        self.is_steady = False  # whether a round begins early if it is like the one before
+        # Drafters that give a chance for each guess, if there are only chains: see `_alone`.
         self._simple = frozenset(
             name
             for name, drafter in drafters.drafters.items()
@@ -52,16 +52,16 @@ class Speculation:
 
     @property
     def methods(self) -> list[str]:
-        """Drafters that a request may name; those that guess from what it brings need no name."""
+        """The drafters that a request may name; predictions and grammars guess without a name."""
         return [name for name in self.drafters.drafters if name not in OWN]
 
     def choose(
         self, requests: Sequence[SpeculativeRequest], num_prompt_tokens: int, times: StepTimes
     ) -> dict[int, Choice]:
-        """What each request spends, by its id, where somebody may guess for it. Prompts beside
-        them are read by the same pass.
+        """Return what each request spends, by id, if any drafter may guess for it.
 
-        Drafters that pick are asked first: their answers may be used in part or not at all.
+        The same pass also runs `num_prompt_tokens` of other requests. Drafters that pick are asked
+        here already, since their guesses may be used in part or not at all.
         """
         for request in requests:
             for name in self.looks.rested(request):
@@ -85,7 +85,7 @@ class Speculation:
             return {}
 
     def _fixed(self, request: SpeculativeRequest) -> Choice:
-        """Nobody expects anything here, so the choice says who, how deep and why."""
+        """Return the choice for a request without a controller, which expects nothing of it."""
         budget = budget_for(request, self.ceiling, is_steady=self.is_steady)
         if budget.depth == 0:
             return NO_ROOM
@@ -103,8 +103,8 @@ class Speculation:
         batch: Batch,
         times: StepTimes,
     ) -> dict[int, Choice]:
-        """Those that are due for a look, or have a grammar that says what comes; the others go on
-        without one."""
+        """Choose for requests that are due for a look, or whose grammars have a guess; the rounds
+        of others are plain."""
         chosen = {request.id: NOT_LOOKED for request in requests}
         due = [r for r in requests if self.looks.is_due(r.id) or self.drafters.is_led(r)]
         if not due:
@@ -116,8 +116,8 @@ class Speculation:
         cost = seconds / len(due) * batch[0] / controller.costs.plain_seconds(batch[0])
         for request in due:
             choice, names = looked[request.id], self.drafters.names_for(request)
-            # Those whose rounds begin early are looked at in all of them: a plain one in between
-            # would wait for what was begun, and so would the next of theirs.
+            # Where rounds begin early there is a look in all of them: a plain round in between
+            # would wait for the round that was begun, and so would the next round with guesses.
             is_early = any(map(controller.costs.is_whole, names))
             if choice.reason is not Reason.BASELINE and not is_early:
                 self.looks.looked(request.id, choice.gain, cost)
@@ -130,8 +130,8 @@ class Speculation:
         batch: Batch,
         times: StepTimes,
     ) -> dict[int, Choice]:
-        """Where a glance does not show that nobody has a guess, drafters that pick are asked; then
-        all ways to guess are weighed against each other."""
+        """Look for guesses: ask the drafters that pick, unless a glance shows that none has a
+        guess, and weigh all ways to guess against each other."""
         if batch == (1, 0) and self._simple.issuperset(self.drafters.names_for(requests[0])):
             choice = self._alone(requests[0], times)
             if choice is not None:
@@ -174,9 +174,11 @@ class Speculation:
         return found | {r.id: choice for r, choice in zip(able, choices, strict=True)}
 
     def _alone(self, request: SpeculativeRequest, times: StepTimes) -> Choice | None:
-        """For one request whose drafters all say what they would guess and how surely; None where
-        one of them takes too long to be asked before it is chosen. Behind one that is sure of a
-        long guess nobody is asked."""
+        """Choose for a single request whose drafters all give chances for their guesses.
+
+        They are asked in turn, up to one that is sure of a long guess. Returns None if one of them
+        takes too long to be asked before it is chosen.
+        """
         assert self.controller is not None
         costs = self.controller.costs
         least_chance = costs.least_price(1, 0)
@@ -197,7 +199,7 @@ class Speculation:
                 picks.append((name, pick))
             if is_sure(pick, budget.depth):
                 break
-        if not picks or not self.drafters.names_for(request):  # one of them failed it
+        if not picks or not self.drafters.names_for(request):  # the latter after a failure
             return SILENT
         return self.controller.choose_alone(picks)
 
@@ -208,9 +210,12 @@ class Speculation:
         ways: Sequence[Way],
         choice: Choice,
     ) -> None:
-        """One whose rounds begin early goes on beside a guess of another; if plain rounds are
-        better it rests, and they are as if it were not there. So does one that would keep hidden
-        states for a long time for nothing."""
+        """Put drafters that were weighed and not chosen to sleep or to rest.
+
+        A drafter whose rounds begin early stays awake if another drafter was chosen, and rests if
+        plain rounds are better, which are then as fast as without it. A head that would sleep for
+        long rests as well, so that no hidden states are kept for it.
+        """
         asked = {way.drafter for way in ways if way.is_costly}
         early = {n for n in asked if n != choice.drafter and controller.costs.is_whole(n)}
         tapped = self.drafters.tapped_for(request)
@@ -229,8 +234,10 @@ class Speculation:
     def _leave_out_heads(
         self, controller: Controller, requests: Iterable[SpeculativeRequest]
     ) -> bool:
-        """Of those whose guesses are drawn apart to their end, the heads that take too long for it;
-        whether there are any that are drawn apart now."""
+        """Leave out heads that take too long for requests that draw apart until they end.
+
+        Returns whether any of the requests draws apart at present: see `draws_apart`.
+        """
         apart = [request for request in requests if self.drafters.draws_apart(request)]
         for request in apart:
             tapped = () if self.drafters.may_join(request) else self.drafters.tapped_for(request)
@@ -240,8 +247,8 @@ class Speculation:
         return bool(apart)
 
     def _leave_out_readers(self, controller: Controller, request: SpeculativeRequest) -> None:
-        """Drafters that would have to read more of the text first than they could make up for. It
-        only becomes more, so they are left out for good: nobody keeps hidden states for them."""
+        """Leave out heads that would have to read so much of the text first that guesses could not
+        make up for it. It only becomes more, so they are left out until the request ends."""
         for name in self.drafters.tapped_for(request):
             num_rows = self.drafters.num_behind(name, request)
             if num_rows and not controller.costs.may_read(name, num_rows, request.num_left):
@@ -250,7 +257,7 @@ class Speculation:
     def _stay(
         self, request: SpeculativeRequest, budget: Budget, naps: Sequence[str]
     ) -> Choice | None:
-        """What was chosen lately, where no other drafter has a guess, and that one might."""
+        """Return the choice that stays, if its drafter may have a guess and no other one may."""
         stay = self.looks.stay(request)
         name = stay.drafter if stay and budget.depth else None
         if stay is None or name is None or name not in self.drafters.names_for(request):
@@ -269,8 +276,11 @@ class Speculation:
         budgets: Mapping[int, Budget],
         times: StepTimes,
     ) -> dict[tuple[int, str], Proposal]:
-        """What cheap drafters that pick would guess, by request id and drafter: to be weighed, and
-        scored by the text even if unused. `names` are those that might."""
+        """Ask cheap drafters that pick; return their guesses by request id and drafter.
+
+        The guesses are weighed, and judged by the text even if they are not used. `names` are the
+        drafters that may have a guess, by request id.
+        """
         picks: dict[tuple[int, str], Proposal] = {}
         for name in self.drafters.picking:
             asked = [r for r in requests if name in names[r.id]]
@@ -285,8 +295,8 @@ class Speculation:
         choices: Sequence[Choice],
         times: StepTimes,
     ) -> list[Proposal]:
-        """One proposal per request: what was picked, or what the chosen drafter says now. Drafters
-        are asked once for all who chose them."""
+        """Return one proposal per request: its pick, or what its chosen drafter guesses now. Each
+        drafter is asked once, for all of its requests."""
         proposals = [choice.pick or Proposal.empty() for choice in choices]
         asked: dict[str, list[int]] = {}
         for idx, choice in enumerate(choices):
@@ -316,12 +326,15 @@ class Speculation:
         return answers
 
     def begin(self, request: SpeculativeRequest) -> None:
-        """It runs now; it may have run before."""
+        """Tell drafters that a request runs now; after a preemption it begins again."""
         self.drafters.begin(request)
 
     def layers_for(self, requests: Sequence[SpeculativeRequest]) -> tuple[int, ...]:
-        """The layers whose hidden states drafters need of a pass over these requests, of which some
-        begin with it: heads that are left out need none of the prompt either."""
+        """The layers whose hidden states drafters need from a pass over these requests.
+
+        Heads are left out here already, before a request's first pass, since a head that is left
+        out does not need the prompt's hidden states either.
+        """
         layers = self.drafters.layers_for(requests)
         if layers and self.controller and self._leave_out_heads(self.controller, requests):
             layers = self.drafters.layers_for(requests)
@@ -330,11 +343,11 @@ class Speculation:
     def tapped(
         self, request: SpeculativeRequest, start: int, rows: Mapping[int, FloatArray]
     ) -> None:
-        """Hidden states by layer, from position `start` on, of tokens that are committed."""
+        """Give drafters the hidden states, by layer, of committed tokens from `start` on."""
         self.drafters.tapped(request, start, rows)
 
     def evict(self, request: SpeculativeRequest) -> None:
-        """It was preempted, and loses its rows in the caches of drafters, too."""
+        """Free a preempted request's rows in the caches of drafters."""
         self.drafters.evict(request)
 
     def commit(
@@ -344,7 +357,7 @@ class Speculation:
         proposal: Proposal,
         emitted: Verdict,
     ) -> None:
-        """Tell every drafter what was emitted, and the one that guessed what was accepted."""
+        """Tell all drafters what was emitted, and the one that guessed what was accepted."""
         drafter = choice.drafter if choice and choice.pick is None else None
         if drafter is not None and self.cards and len(proposal):
             self._check_card(request, drafter, proposal.tokens[0] == emitted.tokens[0])
@@ -357,7 +370,7 @@ class Speculation:
 
     def _check_card(self, request: SpeculativeRequest, drafter: str, is_accepted: bool) -> None:
         assert self.cards is not None
-        if request.params.temperature > 1:  # nobody was trained for such texts
+        if request.params.temperature > 1:  # heads are not trained for such texts
             return
         reason = self.cards.observe(drafter, is_accepted=is_accepted)
         if reason is not None:
@@ -365,8 +378,11 @@ class Speculation:
             self.drafters.put_aside(drafter, reason)
 
     def observe(self, times: StepTimes) -> None:
-        """A step is over, and this is where its seconds went. Those that had to be asked cost what
-        it took to choose them, too: asleep, they would not have been weighed."""
+        """Tell the controller where the seconds of a step went.
+
+        The time of the choice counts among the costs of drafters that had to be asked: while they
+        sleep, nothing would be weighed.
+        """
         if self.controller:
             for idx, (name, num, sizes, seconds) in enumerate(times.drafts):
                 if name not in self.drafters.picking:
@@ -374,16 +390,16 @@ class Speculation:
             self.drafters.attempt(_CONTROLLER, None, self.controller.observe, times)
 
     def num_failures(self, request: SpeculativeRequest) -> int:
-        """How often drafters, or the controller, failed it."""
+        """How often drafters, or the controller, failed a request."""
         return self.drafters.num_failures(request)
 
     def in_use(self) -> dict[str, int]:
-        """What requests hold here; all 0 once they have ended."""
+        """Count what requests hold here; all 0 once they have ended."""
         remembered = self.looks.requests | (self.controller.requests if self.controller else set())
         return {**self.drafters.in_use(), "controller_entries": len(remembered)}
 
     def end(self, request: SpeculativeRequest) -> int:
-        """It is gone; returns `num_failures`."""
+        """Forget a request; return its `num_failures`."""
         self.looks.end(request.id)
         if self.controller:
             self.drafters.attempt(_CONTROLLER, request, self.controller.end, request.id)
@@ -397,8 +413,11 @@ def budget_for(
     *,
     is_steady: bool = False,
 ) -> Budget:
-    """The ceiling, or less: what the request allows, and what its answer has room for: a round
-    emits one token more than it accepts. Rounds that are to be alike have room until the end."""
+    """Return the ceiling, lowered to what the request allows and its answer has room for.
+
+    A round emits one token more than it accepts. With `is_steady` the depth is not lowered towards
+    the end of an answer, because only rounds that are alike begin early.
+    """
     own, depth = request.speculation, min(ceiling.depth, max(0, request.num_left - 1))
     if is_steady and depth:
         depth = ceiling.depth
@@ -409,13 +428,13 @@ def budget_for(
 
 
 def _deepest(choice: Choice, ways: Sequence[Way]) -> Choice:
-    """With all guesses that it may have: they cost the same as fewer, and the device takes the next
-    round to be like this one."""
+    """Return the choice with all guesses that its drafter may make: they cost no more than fewer,
+    and the device expects the next round to be like this one."""
     return choice._replace(depth=max(len(w.gains) for w in ways if w.drafter == choice.drafter))
 
 
 def _level_sizes(proposals: Sequence[Proposal]) -> list[int]:
-    """Guesses by depth, over all proposals."""
+    """Return the number of guesses on each level, over all proposals."""
     if len(proposals) == 1 and proposals[0].tree.is_chain:
         return [1] * len(proposals[0])
     sizes = Counter(chain.from_iterable(proposal.tree.depths for proposal in proposals))

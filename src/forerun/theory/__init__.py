@@ -1,1 +1,1 @@
-"""What speculation is worth on paper: closed forms, memory, tables and figures. Pure arithmetic."""
+"""What speculation is worth on paper: closed forms, tables and figures. Pure arithmetic."""

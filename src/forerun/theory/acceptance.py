@@ -27,13 +27,14 @@ def beta_rejection(probs_p: FloatArray, probs_q: FloatArray) -> float:
 def beta_coupled(probs_p: FloatArray, probs_q: FloatArray) -> float:
     """Σ_x 1 / Σ_y max(p_y/p_x, q_y/q_x): the chance under `coupled`.
 
-    Between β/(2 - β) and β, with β that of rejection. In order of falling p/q the inner maximum
-    is p_y/p_x for all y up to x and q_y/q_x after it, so two running sums replace the V² terms.
+    It lies between β/(2 - β) and β, where β is the chance under `rejection`. In the order of
+    falling p/q, the inner maximum is p_y/p_x for all y up to x and q_y/q_x after it, so two running
+    sums replace the V² terms.
     """
     p, q = _checked_pair(probs_p, probs_q)
     possible = (p > 0) | (q > 0)
     p, q = p[possible], q[possible]
-    with np.errstate(divide="ignore"):  # log 0 sorts tokens that one side never draws to the ends
+    with np.errstate(divide="ignore"):  # log 0 = −inf sorts tokens with p = 0 or q = 0 to the ends
         order = np.argsort(np.log(q) - np.log(p), kind="stable")
     p, q = p[order], q[order]
     p_upto, q_after = np.cumsum(p), np.cumsum(q[::-1])[::-1] - q
@@ -54,7 +55,7 @@ def beta_lenient(probs_p: FloatArray, probs_q: FloatArray, lenience: float) -> f
 
 
 def beta_plain_rejection(probs_p: FloatArray, probs_q: FloatArray) -> float:
-    """min q/p where p > 0: the chance if one used textbook rejection sampling instead (A.2)."""
+    """min q/p where p > 0: the chance under textbook rejection sampling (A.2)."""
     p, q = _checked_pair(probs_p, probs_q)
     drawn = p > 0
     with np.errstate(over="ignore"):  # the minimum is at most 1, so overflow never wins
@@ -62,7 +63,7 @@ def beta_plain_rejection(probs_p: FloatArray, probs_q: FloatArray) -> float:
 
 
 def _checked_pair(probs_p: FloatArray, probs_q: FloatArray) -> tuple[Float64Array, Float64Array]:
-    """Both as float64, summing to one as closely as float64 can."""
+    """Return p and q as float64, normalised to 1 as closely as float64 can."""
     p, q = np.asarray(probs_p, np.float64), np.asarray(probs_q, np.float64)
     check_probs(p, "p")
     check_probs(q, "q")

@@ -1,4 +1,4 @@
-"""A figure on its way into a file ([plot] extra): one look for all of them."""
+"""Drawing figures into files, all in one style ([plot] extra)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from forerun.files import write_whole
 
 FORMATS: Final = (".png", ".pdf", ".svg")
 
-# Dark to bright, apart in lightness as well as hue, so that they survive grey print.
+# Dark to bright: they differ in lightness as well as hue, so that they survive grey print.
 SHADES: Final = ("#1b2a41", "#2a6f97", "#2a9d8f", "#e09f3e", "#c8553d")
 INK: Final = "#2b2b2b"
 STYLE: Final[Mapping[Any, Any]] = {
@@ -39,7 +39,7 @@ STYLE: Final[Mapping[Any, Any]] = {
 
 
 def check_drawable(path: Path) -> None:
-    """Refuse what `canvas` could not draw."""
+    """Raise if `canvas` could not draw to `path`: a wrong suffix, or no matplotlib."""
     if path.suffix.lower() not in FORMATS:
         raise InvalidOption(f"cannot draw to {path.name!r}; end it in {', '.join(FORMATS)}.")
     if find_spec("matplotlib") is None:
@@ -48,7 +48,7 @@ def check_drawable(path: Path) -> None:
 
 @contextmanager
 def canvas(path: Path, width: float, height: float, **padding: Any) -> Iterator[Any]:
-    """A figure to draw on, saved to `path` (.png, .pdf or .svg) at the end; sizes in inches."""
+    """Yield a figure to draw on, and save it to `path` (.png, .pdf or .svg); sizes in inches."""
     check_drawable(path)
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg

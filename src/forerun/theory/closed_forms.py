@@ -3,7 +3,7 @@
     α  the chance that a guess is accepted      γ  depth: guesses per round
     c  one draft step ÷ one plain target pass
     ĉ  arithmetic per token of the drafter ÷ of the target
-    v  a pass over γ guesses and one more token ÷ a plain pass; the paper takes v ≡ 1
+    v  a pass over γ guesses and one more token ÷ a plain pass; the paper assumes v ≡ 1
 
 All assume that guesses are accepted independently of each other. Bad input raises `InvalidOption`.
 """
@@ -57,15 +57,15 @@ def can_help(alpha: float, cost: float) -> bool:
 
 
 def assured_speedup(alpha: float, cost: float) -> float:
-    """What the best depth gives at least when v ≡ 1: (1 + α)/(1 + c), or 1 without drafts."""
+    """The least speedup of the best depth when v ≡ 1: (1 + α)/(1 + c), or 1 without guesses."""
     return (1 + alpha) / (1 + cost) if can_help(alpha, cost) else 1.0
 
 
 def oracle_speedup(alpha: float, cost: float) -> float:
-    """The bound on choosing depth round by round, with v ≡ 1: 1 / (1 - α + αc).
+    """The bound on any choice of depth round by round, with v ≡ 1: 1 / (1 - α + αc).
 
-    The oracle drafts α/(1 - α) guesses a round on average, all of which hold, or none at all
-    where a draft step costs more than a target pass.
+    The oracle drafts α/(1 - α) guesses a round on average, all of which are accepted, or none at
+    all if a draft step costs more than a target pass.
     """
     time_per_token = (1 - check_alpha(alpha)) + alpha * min(check_cost(cost), 1.0)
     return math.inf if time_per_token == 0 else 1 / time_per_token
@@ -74,8 +74,8 @@ def oracle_speedup(alpha: float, cost: float) -> float:
 def optimal_depth(alpha: float, cost: float, max_depth: int, verify_cost: VerifyCost = FREE) -> int:
     """The depth in 0 … `max_depth` with the largest speedup; ties go to the smaller depth.
 
-    Decided in exact arithmetic: in floats, α = c may look like a gain of one last bit, and
-    deep tables flatten out long before they stop rising.
+    Decided in exact arithmetic: with floats, α = c may look like a gain in the last bit, and the
+    speedups of large depths become equal long before they stop rising.
     """
     exact_alpha, exact_cost = Fraction(check_alpha(alpha)), Fraction(check_cost(cost))
     tokens = power = best_tokens = best_time = Fraction(1)

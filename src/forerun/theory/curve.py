@@ -1,4 +1,4 @@
-"""α at each place while a head is trained ([plot] extra): drawn anew at every measurement."""
+"""The curve of α at each place over a head's training ([plot] extra)."""
 
 from __future__ import annotations
 

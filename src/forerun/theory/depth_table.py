@@ -1,4 +1,4 @@
-"""One row per depth, the best of them, and what it means in a sentence."""
+"""A table with one row per depth, the best depth, and a sentence about it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from forerun.theory.verify_cost import FREE, VerifyCost
 
 @dataclass(frozen=True)
 class DepthRow:
-    """What one depth yields; the last three are relative to plain decoding."""
+    """The figures of one depth; the last three are relative to plain decoding."""
 
     depth: int
     expected_tokens: float
@@ -43,7 +43,7 @@ class DepthTable:
         return self.rows[self.best_depth]
 
     def meaning(self) -> str:
-        """The table in one sentence."""
+        """Return what the table means, in one sentence."""
         if self.best_depth == 0:
             return f"No depth up to {len(self.rows) - 1} helps: {self._why_not()}."
         best = self.best
@@ -72,7 +72,7 @@ def depth_table(
     verify_cost: VerifyCost = FREE,
     operations_cost: float = 0.0,
 ) -> DepthTable:
-    """Depths 0 … `max_depth` side by side."""
+    """Compute the table of depths 0 … `max_depth`."""
     if check_depth(max_depth, "max depth") == 0:
         raise InvalidOption("max depth is 0, which leaves nothing to compare; give 1 or more.")
     rows = tuple(

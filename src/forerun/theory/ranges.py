@@ -1,4 +1,4 @@
-"""Which numbers the closed forms take; anything else raises rather than compute nonsense."""
+"""Which numbers the closed forms take; any other raises instead of giving nonsense."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Final
 from forerun.errors import InvalidOption
 from forerun.option_checks import is_finite, is_whole
 
-# Far beyond any useful depth, and small enough for exact arithmetic to stay quick.
+# Far beyond any useful depth, and small enough for exact arithmetic to stay fast.
 DEPTH_LIMIT: Final = 256
-MOST_COST: Final = 1e6  # plain passes; sums and ratios of more could overflow
+MOST_COST: Final = 1e6  # in plain passes; sums and ratios of larger ones could overflow
 
 
 def check_alpha(alpha: float) -> float:
-    """An acceptance probability: a number in [0, 1]."""
+    """Check an acceptance probability: a number in [0, 1]."""
     if not (is_finite(alpha) and 0 <= alpha <= 1):
         raise InvalidOption(f"alpha is {alpha!r}; give a probability between 0 and 1.")
     return float(alpha)
 
 
 def check_cost(cost: float, name: str = "cost") -> float:
-    """A cost relative to one plain target pass: a number between 0 and `MOST_COST`."""
+    """Check a cost relative to one plain target pass: a number between 0 and `MOST_COST`."""
     if not (is_finite(cost) and 0 <= cost <= MOST_COST):
         raise InvalidOption(f"{name} is {cost!r}; give a number from 0 to {MOST_COST:,.0f}.")
     return float(cost)
@@ -39,7 +39,7 @@ def check_count(value: int, name: str, at_least: int = 1) -> int:
 
 
 def check_depth(depth: int, name: str = "depth") -> int:
-    """Guesses per round: a whole number between 0 and `DEPTH_LIMIT`."""
+    """Check a number of guesses per round: an integer between 0 and `DEPTH_LIMIT`."""
     if check_count(depth, name, at_least=0) > DEPTH_LIMIT:
         raise InvalidOption(f"{name} is {depth}; give at most {DEPTH_LIMIT}.")
     return int(depth)

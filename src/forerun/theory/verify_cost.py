@@ -16,7 +16,7 @@ from forerun.theory.ranges import (
     check_positive,
 )
 
-_MOST_DIGITS: Final = 6  # of a depth
+_MOST_DIGITS: Final = 6  # of a depth in text
 
 
 class VerifyCost(Protocol):
@@ -24,14 +24,14 @@ class VerifyCost(Protocol):
 
     @property
     def max_depth(self) -> int:
-        """The deepest γ about which something is known."""
+        """The largest γ for which v is known."""
 
     def at(self, depth: int) -> float: ...
 
 
 @dataclass(frozen=True)
 class LinearVerifyCost:
-    """v(γ) = 1 + slope·γ: every guess makes the pass longer by the same share."""
+    """v(γ) = 1 + slope·γ: every guess adds the same share of a plain pass."""
 
     slope: float
 
@@ -52,9 +52,9 @@ FREE: Final = LinearVerifyCost(0.0)
 
 @dataclass(frozen=True)
 class MeasuredVerifyCost:
-    """v(γ) through measured (depth, cost) points, straight lines in between.
+    """v(γ) through measured (depth, cost) points, with straight lines in between.
 
-    Beyond the last point nothing was measured, so nothing is claimed: `at` raises there.
+    Nothing is assumed beyond the last point: `at` raises there.
     """
 
     points: tuple[tuple[int, float], ...]  # ascending; (0, 1) is implied
@@ -98,7 +98,7 @@ def _with_origin(points: Iterable[tuple[int, float]]) -> tuple[tuple[int, float]
 
 
 def parse_verify_cost(spec: str) -> VerifyCost:
-    """Read a user's v(γ).
+    """Parse a user's v(γ).
 
     "0.05"            every guess adds 5 % of a plain pass
     "1.04,1.10,1.15"  measured v(1), v(2), v(3)
@@ -126,7 +126,7 @@ def _number(text: str, spec: str) -> float:
         found = float(text)
     except ValueError:
         raise _unreadable(spec) from None
-    if found and not 1 / MOST_COST <= abs(found) <= MOST_COST:  # or sums and ratios would overflow
+    if found and not 1 / MOST_COST <= abs(found) <= MOST_COST:  # else sums and ratios overflow
         raise _unreadable(spec)
     return found
 

@@ -1,1 +1,1 @@
-"""Training drafters on what a target says. The only room besides the GPU's that imports torch."""
+"""Training drafters on a target's output. The only room besides `kernels/cuda` that uses torch."""

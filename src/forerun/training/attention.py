@@ -1,4 +1,4 @@
-"""Attention of guesses: to the text up to a root, and to the guesses made after that root."""
+"""Attention of guesses to the text up to a root and to the guesses made after that root."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from torch import Tensor
 
 
 def chain_attention(q: Tensor, k: Tensor, v: Tensor, chain: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """Row r of q sees rows 0 … r of k and v, and row r of each pair in `chain`: all [B, H, S, D].
+    """Attend from row r of q to rows 0 … r of k and v, and to row r of each pair in `chain`.
 
-    One fused pass over the text, whatever the length of the chain, and nothing of size S x S.
+    All are [B, H, S, D]. There is one fused pass over the text, whatever the length of the chain,
+    and nothing of size S x S.
     """
     if not chain:
         plain: Tensor = _flash(q, k, v)[0]
@@ -24,9 +25,11 @@ def chain_attention(q: Tensor, k: Tensor, v: Tensor, chain: list[tuple[Tensor, T
 
 
 class _ChainAttention(torch.autograd.Function):  # type: ignore[misc]
-    """Flash attention tells the logarithm of its sum, so that more keys can be added to it. Going
-    back, shares are computed anew from that logarithm: given the one of the whole sum, and the
-    whole output, its gradients are those of its part of the whole."""
+    """Flash attention over the text, to which further keys are added by its log-sum-exp.
+
+    Flash attention's backward pass computes softmax weights anew from the log-sum-exp. Given that
+    of the whole sum, and the whole output, its gradients are those of the text's part of the whole.
+    """
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -37,7 +40,7 @@ class _ChainAttention(torch.autograd.Function):  # type: ignore[misc]
         shares = (scores - whole[..., None]).exp()  # [B, H, S, n]
         out = out.float() * (lse - whole).exp()[..., None]
         out = (out + (shares[..., None] * values).sum(-2)).to(q.dtype)
-        # The fused pass back reads it in the layout that it was written in.
+        # The fused backward pass reads it in the layout that the forward pass wrote.
         whole = torch.empty_like(lse).copy_(whole)
         ctx.save_for_backward(q, k, v, keys, values, out, whole, shares)
         ctx.rest = rest
@@ -58,7 +61,7 @@ class _ChainAttention(torch.autograd.Function):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Grid:
-    """Rows of B texts of S positions, and some of them that are asked: roots [N], none twice."""
+    """Rows of B texts of S positions, and those that are asked: roots [N], without repetition."""
 
     num_seqs: int
     num: int
@@ -69,7 +72,7 @@ class Grid:
 
     @property
     def positions(self) -> Tensor:
-        """Of all rows: [B · S]"""
+        """Positions of all rows: [B · S]"""
         return torch.arange(self.num, device=self.roots.device).repeat(self.num_seqs)
 
     def laid(self, x: Tensor) -> Tensor:
@@ -77,7 +80,7 @@ class Grid:
         return x.unflatten(0, (self.num_seqs, self.num)).transpose(1, 2)
 
     def spread(self, x: Tensor, on: Tensor | None = None) -> Tensor:
-        """[N, H, …] -> [B, H, S, …], laid over `on`, or over zeros."""
+        """[N, H, …] -> [B, H, S, …], with the values of `on`, or zeros, at all other rows."""
         flat = x.new_zeros(self.num_seqs * self.num, *x.shape[1:]) if on is None else _flat(on)
         return self.laid(flat.index_copy(0, self.roots, x))
 
@@ -93,14 +96,14 @@ def _flat(x: Tensor) -> Tensor:
 def root_attention(
     q: Tensor, k: Tensor, v: Tensor, chain: list[tuple[Tensor, Tensor]], grid: Grid
 ) -> Tensor:
-    """As `chain_attention`, of the grid's roots alone: q and the chain's pairs are [N, H, D]."""
+    """As `chain_attention`, at the grid's roots only: q and the chain's pairs are [N, H, D]."""
     keys, values = (torch.stack(each, dim=2) for each in zip(*chain, strict=True))
     mixed: Tensor = _RootAttention.apply(q, k, v, keys, values, grid)
     return mixed
 
 
 class _RootAttention(torch.autograd.Function):  # type: ignore[misc]
-    """`_ChainAttention` with all that is not fused at the roots; elsewhere no gradient comes in."""
+    """`_ChainAttention` at the roots only, except for the fused passes, which cover all rows."""
 
     @staticmethod
     def forward(
@@ -115,7 +118,7 @@ class _RootAttention(torch.autograd.Function):  # type: ignore[misc]
         shares = (scores - whole[..., None]).exp()  # [N, H, n]
         out = grid.picked(seen).float() * (own - whole).exp()[..., None]
         out = (out + torch.einsum("nhc,nhcd->nhd", shares.to(q.dtype), values)).to(q.dtype)
-        # The fused pass back reads both in the layout that they were written in.
+        # The fused backward pass reads both in the layout that the forward pass wrote.
         lse = torch.empty_like(lse).copy_(grid.spread(whole.to(lse.dtype), on=lse))
         seen = torch.empty_like(seen).copy_(grid.spread(out))
         ctx.save_for_backward(q, wide, k, v, keys, values, seen, out, lse, shares)
@@ -137,7 +140,7 @@ class _RootAttention(torch.autograd.Function):  # type: ignore[misc]
 
 
 def _flash(q: Tensor, k: Tensor, v: Tensor) -> tuple[Any, ...]:
-    """The output, the logarithm of the sum [B, H, S], and what the way back needs besides."""
+    """Return the output, the log-sum-exp [B, H, S], and what else the backward pass needs."""
     aten = torch.ops.aten
     if q.device.type == "cpu":
         return tuple(aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, True))

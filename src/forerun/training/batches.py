@@ -1,4 +1,4 @@
-"""Texts as tensors, and which rows of them count."""
+"""Texts as tensors, and which of their rows the loss covers."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from forerun.training.torch_target import TorchTarget
 
 Ints = npt.NDArray[np.int64]
 
-_TOKENS_AT_ONCE: Final = 1 << 16  # that the target runs over, with padding
-_CONTEXT: Final = 160  # tokens of a prompt that a head sees in most rows …
-_WHOLE_SHARE: Final = 0.25  # … and of texts that are there with all of their prompt
+_TOKENS_AT_ONCE: Final = 1 << 16  # in one pass of the target, padding included
+_CONTEXT: Final = 160  # tokens of a prompt that are kept of most texts
+_WHOLE_SHARE: Final = 0.25  # of texts that keep their whole prompt
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Roots that are asked while an answer is written: tokens up to its first are known at least.
+    """Texts, and the roots in their answers at which the head guesses.
 
-    Rows are counted through all texts: of T positions a text has T - 1 roots.
+    At a root, at least the answer's first token is known. Indices of rows run through all texts; a
+    text of T positions has T - 1 roots.
     """
 
     tokens: Tensor  # [B, T]
-    features: Tensor  # [B, T, layers · E]: what the head looks at
+    features: Tensor  # [B, T, layers · E]: the hidden states that the head reads
     h: Tensor  # [B, T, E]: the target's normed stream, for its logits
     roots: Tensor  # [N], of B · (T - 1)
-    expected: Tensor  # [places, N], of B · T: where the target says what is guessed
+    expected: Tensor  # [places, N], of B · T: the target's row that predicts the guessed token
     weights: Tensor  # [places, N]: 0 where that is beyond the text
 
     def clone(self) -> Batch:
@@ -47,7 +48,7 @@ class Batch:
 def text_batch(
     target: TorchTarget, layers: Sequence[int], texts: Sequence[Text], num_places: int
 ) -> Batch:
-    """All answers of some texts, padded on the right."""
+    """Return a batch with all roots of the answers of `texts`, padded on the right."""
     width = max(len(text.tokens) for text in texts)
     tokens, left = np.zeros((2, len(texts), width), np.int64)
     for idx, text in enumerate(texts):
@@ -59,7 +60,7 @@ def text_batch(
 
 
 def _places_left(text: Text) -> Ints:
-    """How many tokens of the answer follow the one that is known, at each root."""
+    """Return how many tokens of the answer follow the last known one, at each root."""
     roots = np.arange(len(text.tokens))
     return np.where(roots >= max(0, text.answer - 1), (len(roots) - 2 - roots).clip(0), 0)
 
@@ -76,12 +77,15 @@ def _asked(
     device: torch.device,
     chooser: np.random.Generator | None = None,
 ) -> list[Tensor]:
-    """Roots, what they expect, and weights; `left` [B, T] are the places that each root can be
-    asked for, and `num` roots are asked, in an order that is drawn if there is a `chooser`."""
+    """Return roots, their expected rows and their weights.
+
+    `left` [B, T] are the places that each root can be asked for. If fewer than `num` roots can be
+    asked, others are added with weights of 0. A `chooser` shuffles them.
+    """
     width = left.shape[1]
     left = np.minimum(left, width - 1 - np.arange(width))[:, :-1].reshape(-1)
     roots = np.flatnonzero(left)
-    unasked = np.flatnonzero(left == 0)[: num - len(roots)]  # no root is there twice
+    unasked = np.flatnonzero(left == 0)[: num - len(roots)]  # a root must not be repeated
     roots = np.concatenate((roots, unasked))
     roots = roots if chooser is None else chooser.permutation(roots)
     row, column = np.divmod(roots, width - 1)
@@ -94,7 +98,7 @@ def _asked(
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Rows of texts that were written at once: [R, T]"""
+    """Rows of texts that were added together: [R, T]"""
 
     tokens: Tensor
     features: Tensor
@@ -103,12 +107,11 @@ class _Chunk:
 
 
 class Rows:
-    """Texts one behind another, cut into rows of one length wherever it may be, with what the
-    target computes over each, on the device.
+    """Texts concatenated and cut into rows of one length at any token, on the device.
 
-    The target sees each text by itself, as it is served; a head sees what stands before it in its
-    row, too. Most of a long prompt is left out: nothing is asked there. So no row is padded, and
-    all steps have one shape.
+    The rows contain what the target computes. The target sees each text by itself, as when it is
+    served; a head also sees what precedes a text in its row. Most of a long prompt is left out,
+    because nothing is asked there. So no row is padded, and all steps have one shape.
     """
 
     def __init__(
@@ -119,11 +122,14 @@ class Rows:
         row_bytes = row_len * (len(layers) + 1) * target.config.hidden_size * target.dtype.itemsize
         self._max_rows = int(max_bytes / row_bytes)
         self._rest: list[Text] = []
-        self._share = 0.0  # of roots that are asked: about what answers make up
+        self._share = 0.0  # of positions that are asked: about the share of answers
         self.num_tokens = 0
 
     def add(self, texts: Sequence[Text]) -> None:
-        """Texts that fill no row wait for more; the oldest rows leave where there is no room."""
+        """Add texts, or keep them for the next call if they fill no row.
+
+        The oldest rows are dropped when there is no room.
+        """
         texts = [*self._rest, *texts]
         chooser = np.random.default_rng(self.num_tokens)
         is_whole = chooser.uniform(0, 1, len(texts)) < _WHOLE_SHARE
@@ -155,11 +161,13 @@ class Rows:
     def _computed(
         self, texts: Sequence[Text], starts: Sequence[int], firsts: Ints, num: int
     ) -> list[Tensor]:
-        """Tokens, features and h of the first `num` tokens: text i from `starts`[i] on lies at
-        `firsts`[i]."""
+        """Return tokens, features and h of the first `num` positions.
+
+        Text i, from its token `starts`[i] on, is at `firsts`[i].
+        """
         target, size = self._target, self._target.config.hidden_size
         like = {"dtype": target.dtype, "device": target.device}
-        # What lies beyond the last row is written into one more place, which nobody reads.
+        # What lies beyond the last row is written to one more position, which is not read.
         tokens = torch.zeros(num + 1, dtype=torch.int64, device=target.device)
         features = torch.empty(num + 1, len(self._layers) * size, **like)
         h = torch.empty(num + 1, size, **like)
@@ -184,7 +192,7 @@ class Rows:
         return [tokens[:num], features[:num], h[:num]]
 
     def batch(self, num_rows: int, num_places: int, chooser: np.random.Generator) -> Batch:
-        """Rows of one chunk."""
+        """Return random rows of one random chunk, all batches with the same number of roots."""
         sizes = np.array([len(chunk.left) for chunk in self._chunks])
         chunk = self._chunks[chooser.choice(len(sizes), p=sizes / sizes.sum())]
         rows = chooser.integers(len(chunk.left), size=num_rows)

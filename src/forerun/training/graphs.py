@@ -1,4 +1,4 @@
-"""The same work over and over: on a GPU it is recorded once, and the host launches it as one."""
+"""Repeated work: on a GPU it is recorded once, and the host launches it as one graph."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-_NUM_EAGER: Final = 2  # calls that choose kernels and make what stays, before one is recorded
+_NUM_EAGER: Final = 2  # calls before the recording: they choose kernels and allocate memory
 
 
 class Graphed:
-    """`run` reads and writes tensors that keep their place; so does what it returns."""
+    """Calls `run`, which reads and writes at fixed addresses; its result has a fixed one too."""
 
     def __init__(self, run: Callable[[], Tensor], device: torch.device) -> None:
         self._run, self._is_recorded = run, device.type == "cuda"
@@ -35,7 +35,7 @@ class Graphed:
         return self._found
 
     def _beside(self) -> Tensor:
-        """On a stream of its own, as recording wants what came before it."""
+        """Run on a stream of its own, as a recording requires of the calls before it."""
         now, beside = torch.cuda.current_stream(), torch.cuda.Stream()
         beside.wait_stream(now)
         with torch.cuda.stream(beside):

@@ -21,7 +21,7 @@ from forerun.training.torch_heads import TorchHead, ahead
 from forerun.training.torch_target import TorchTarget
 
 _SHARES: Final = (1.0, 1.0, 0.6, 0.4, 0.3, 0.2)  # of roots that are asked at each place
-_ROWS_AT_ONCE: Final = 4096  # whose logits over the whole vocabulary are there at once
+_ROWS_AT_ONCE: Final = 4096  # rows whose logits over the whole vocabulary are in memory together
 _NUM_AHEAD: Final = 4  # steps that may wait for the device
 
 
@@ -29,7 +29,7 @@ class Learner:
     def __init__(
         self, target: TorchTarget, head: TorchHead, tokens: Tensor, num_places: int, loss: str
     ) -> None:
-        """`tokens` [draft V] are the target's ids of what can be guessed."""
+        """`tokens` [draft V] are the target's ids of the draft vocabulary."""
         self._target, self._head, self._tokens = target, head, tokens
         self._num_places, self._kind = num_places, loss
         self._draft_ids = draft_ids(tokens, target.config.vocab_size)
@@ -40,7 +40,7 @@ class Learner:
         self._ahead: deque[Any] = deque()
 
     def step(self, batch: Batch, learning_rate: float) -> Tensor:
-        """The loss, which nobody waits for here."""
+        """Take one step, and return its loss without waiting for the device."""
         if self._batch is None:
             self._batch = batch.clone()
         self._batch.copy_(batch)
@@ -50,7 +50,7 @@ class Learner:
         return loss
 
     def _keep_up(self) -> None:
-        """The host is a few steps ahead of a device, and no more: time is up for both."""
+        """Let the host be only a few steps ahead, so that training ends in time on the device."""
         if self._device.type == "cuda":
             event = torch.cuda.Event()
             event.record()
@@ -70,8 +70,11 @@ class Learner:
         return loss.detach()
 
     def _loss(self, batch: Batch) -> Tensor:
-        """The sum over places, each the mean over its rows, weighted by how likely it is that a
-        round reaches them: that all guesses before them are accepted."""
+        """Return the sum over places of the mean loss of their rows.
+
+        A row is weighted by the chance that a round reaches it: that all guesses before it are
+        accepted.
+        """
         logits_p = self._target.logits(batch.h.flatten(0, 1), self._tokens)  # [B · T, draft V]
         probs_p = logits_p.softmax(-1).to(batch.h.dtype)
         own = entropy(probs_p)
@@ -95,8 +98,10 @@ class Learner:
         return divergence if self._kind == "kl" else divergence - alpha.clamp(min=1e-4).log()
 
     def _laws(self, batch: Batch, shares: Sequence[float] = (1.0,)) -> Iterator[Tensor]:
-        """The head's logits at each place [N, draft V], one after another: of a share of the roots,
-        the last of `shares` from there on."""
+        """Yield the head's logits [N, draft V] at each place, for the place's share of the roots.
+
+        Places beyond the last of `shares` have that one.
+        """
         whole = len(batch.roots)
         at = [min(place, len(shares) - 1) for place in range(self._num_places)]
         counts = [max(1, int(shares[idx] * whole)) for idx in at]
@@ -107,7 +112,7 @@ class Learner:
             yield self._head.logits(rows, place, before[place, : len(rows)])
 
     def sums(self, texts: Sequence[Text]) -> npt.NDArray[np.float64]:
-        """Of α at temperature 1, of best tokens that agree, and of rows, at each place."""
+        """Return, at each place, α at temperature 1, agreeing best tokens, and rows, summed up."""
         with torch.no_grad(), self._head.cast():
             return self._sums(texts)
 
@@ -130,14 +135,14 @@ class Learner:
 
 
 def chances(logits: Tensor, lse: Tensor, ids: Tensor) -> Tensor:
-    """q of one id each; 0 of those that cannot be guessed."""
+    """Return q of one id for each row; 0 for ids that cannot be guessed."""
     size = logits.shape[1]
     found = logits.gather(1, ids.clamp(max=size - 1)[:, None])[:, 0].float()
     return torch.where(ids < size, (found - lse).exp(), 0)
 
 
 def draft_ids(tokens: Tensor, vocab_size: int) -> Tensor:
-    """By the target's ids; draft V for those that cannot be guessed."""
+    """Return the draft id of each of the target's ids; draft V for those without one."""
     found = torch.full((vocab_size,), len(tokens), device=tokens.device)
     found[tokens] = torch.arange(len(tokens), device=tokens.device)
     return found

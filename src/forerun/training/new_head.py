@@ -1,4 +1,4 @@
-"""A head before its first step: its config, its vocabulary, and where its weights start."""
+"""A head before its first step: its config, its draft vocabulary and its first weights."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ from forerun.training.torch_heads import EMBEDDING, LOOK_AHEAD, Weights
 from forerun.training.torch_target import TorchTarget
 
 _WHOLE_VOCABULARY: Final = ("distilled", "mtp", "pass")
-# Heads for each place start as the target's next token, a block as its `fc`, without layers or a
-# Markov step.
+# Weights that start as 0. So `medusa` and `blockwise` first guess the target's next token at every
+# place, and a `block` is its `fc` alone, as if it had no layers and no Markov step.
 _ZERO: Final = ("bias", "linear.weight", "markov.gate.weight", "markov.out.weight")
 _ZERO_IN_LAYERS: Final = ("o_proj.weight", "down_proj.weight")
 
 
 def new_config(options: TrainOptions, c: ModelConfig, **target: Any) -> HeadConfig:
-    """Layers of the target's own shape, or a small head for each place; `target` are the fields
-    that name it."""
+    """Return a new head's config: layers of the target's shape, or a small head for each place.
+
+    `target` are the fields that identify the target.
+    """
     kind, num_places = options.kind, options.num_places or 5
     size = options.draft_vocab_size or (c.vocab_size if kind in _WHOLE_VOCABULARY else 8192)
     common: dict[str, Any] = {
@@ -66,7 +68,7 @@ def new_config(options: TrainOptions, c: ModelConfig, **target: Any) -> HeadConf
 
 
 def _narrow(c: ModelConfig) -> dict[str, Any]:
-    """Four layers of a third of the target's width."""
+    """Return the shape of a distilled model: four layers of a third of the target's width."""
     width = max(32, c.hidden_size // 3 // 32 * 32)
     head_dim = 64 if width % 64 == 0 else 32
     return {
@@ -89,8 +91,10 @@ def _check_whole(options: TrainOptions, c: ModelConfig) -> None:
 
 
 def kept_config(options: TrainOptions, config: HeadConfig) -> HeadConfig:
-    """The config of a head that is trained on: it may get more draft tokens and places. What it
-    cannot become is refused."""
+    """Return the config of a head that is trained further.
+
+    It may get more draft tokens and places; other layers or norms are rejected.
+    """
     kept = {
         "layers": config.layers,
         "exportable": not (config.fc_norm or config.norm_output),
@@ -116,8 +120,11 @@ def kept_config(options: TrainOptions, config: HeadConfig) -> HeadConfig:
 
 
 def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed: int) -> Weights:
-    """Where training starts: the target's own norm and head, look-ahead tokens as the mean of all
-    tokens, small random numbers elsewhere."""
+    """Return the weights from which training starts.
+
+    The norm and the head are the target's own, look-ahead tokens the mean of all embeddings, and
+    other weights ones (norms), zeros (`_ZERO`) or small random numbers.
+    """
     rng = np.random.default_rng(seed)
     head = target.head[tokens].float().cpu().numpy()
     weights: Weights = {}
@@ -126,7 +133,7 @@ def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed:
             continue
         if name == EMBEDDING:
             weights[name] = _narrowed(target.embedding.float(), shape[1])
-        elif name == LOOK_AHEAD:  # id 0 is often the end of a text, from which nothing is learnt
+        elif name == LOOK_AHEAD:  # not id 0: often the end of a text, which teaches nothing
             start = target.embedding.float().mean(0) - target.embedding[0].float()
             weights[name] = np.tile(start.cpu().numpy(), (shape[0], 1))
         elif shape == head.shape:
@@ -147,7 +154,7 @@ def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed:
 
 
 def _narrowed(table: Tensor, width: int) -> npt.NDArray[np.float32]:
-    """The directions in which embeddings differ most: [V, width]"""
+    """Return embeddings along their `width` principal directions: [V, width]"""
     _, directions = torch.linalg.eigh(table.T @ table)
     narrow: npt.NDArray[np.float32] = (table @ directions[:, -width:]).cpu().numpy()
     missing = np.zeros((len(narrow), width - narrow.shape[1]), np.float32)
@@ -155,8 +162,11 @@ def _narrowed(table: Tensor, width: int) -> npt.NDArray[np.float32]:
 
 
 def grown(old: Weights, first: Weights, kept: Sequence[int], tokens: Sequence[int]) -> Weights:
-    """The weights of a head that gets more: `first` are those of a new one with draft `tokens`,
-    the head knew `kept`. Places that it did not have begin as its last one."""
+    """Return the weights of a head that gets more draft tokens or places.
+
+    `first` are the weights of a new head with draft `tokens`; `kept` are the draft tokens of the
+    old one. New places start as copies of the old head's last one.
+    """
     rows = {token: idx for idx, token in enumerate(kept)}
     pairs = [(idx, rows[token]) for idx, token in enumerate(tokens) if token in rows]
     new, known = (list(each) for each in zip(*pairs, strict=True))
@@ -184,14 +194,16 @@ def _layers(options: TrainOptions, num_layers: int) -> tuple[int, ...]:
 
 
 def default_layers(num_layers: int) -> tuple[int, ...]:
-    """Low, middle and high, as EAGLE-3's checkpoints have them."""
+    """Return a low, a middle and a high layer, as EAGLE-3's checkpoints have them."""
     low, high = min(2, num_layers // 2), max(num_layers - 3, num_layers // 2 + 1)
     return tuple(sorted({low, num_layers // 2, high}))
 
 
 def draft_vocabulary(texts: Sequence[Text], size: int, needed: Sequence[int]) -> list[int]:
-    """The ids that answers use most, and those that end them; where they use fewer, the first ids,
-    which tokenizers give to the most frequent tokens."""
+    """Return `size` ids: those `needed`, then those that answers use most.
+
+    If that is too few, the lowest ids follow, which tokenizers give to the most frequent tokens.
+    """
     counts = Counter(token for text in texts for token in text.tokens[text.answer :])
     most = [token for token, _ in counts.most_common()]
     chosen = dict.fromkeys([*needed, *most, *range(size)])

@@ -1,10 +1,10 @@
-"""How questions of many kinds begin. The target writes on from there, or answers about a text."""
+"""Openings of prompts of many kinds, which the target continues, and requests about a text."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# The user's turn begins so; the target writes the rest of it.
+# Beginnings of a user's turn; the target writes the rest of it.
 QUESTIONS: Final = (
     "What is", "Who", "When did", "Where", "Why do", "How does", "How can I", "Which",
     "Explain", "Describe", "Compare", "List", "Give me", "Can you", "I want to", "Tell me about",
@@ -22,7 +22,7 @@ QUESTIONS: Final = (
     "Rewrite this sentence:", "Correct the grammar:", "Classify", "Extract", "Is it true that",
 )  # fmt: skip
 
-# The user's turn is this and one of the target's earlier answers.
+# A user's turn, with one of the target's earlier answers for the braces.
 ABOUT_A_TEXT: Final = (
     "Summarize this text in a few sentences:\n\n{}",
     "Summarise the following article.\n\n{}\n\nSummary:",
@@ -36,7 +36,7 @@ ABOUT_A_TEXT: Final = (
     "Correct all mistakes in this text:\n\n{}",
 )
 
-# A text without turns begins so.
+# Beginnings of a text without turns.
 PLAIN: Final = (
     "Once upon a time, there was a", "Once upon a time, in a", "One day, a little", "The",
     "In the year", "It was a", "She", "He", "They", "A", "There was once a", "Lily", "Ben and",

@@ -1,4 +1,4 @@
-"""What a training is asked for. No torch here, so that the command line can say what is wrong."""
+"""The options of a training. No torch here: the command line checks them without it."""
 
 from __future__ import annotations
 
@@ -19,46 +19,53 @@ LOSSES: Final = ("kl", "tv", "lk")
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """`minutes` or `tokens`, whichever is over first."""
+    """The options of a training, which ends after `minutes` or `tokens`, whichever comes first."""
 
-    kind: str = option("eagle3", f"{', '.join(KINDS[:-1])} or {KINDS[-1]}.")
+    kind: str = option("eagle3", f"Kind of drafter: {', '.join(KINDS[:-1])} or {KINDS[-1]}.")
     out: Path = option(
         Path("head"),
-        "The folder to write; a head that is there is trained on, phrases are replaced.",
+        "Folder to write. An existing head is trained further; phrases are replaced.",
     )
-    minutes: float | None = option(None, "How long, data and measurements included; default 10.")
-    tokens: int | None = option(None, "Stop once so many tokens were trained on.")
-    seed: int = option(0, "Of weights, texts and their order.")
-    device: str = option("auto", "cuda or cpu; auto takes the GPU where torch sees one.")
+    minutes: float | None = option(
+        None,
+        "Minutes to train, data and measurements included. Default: 10, or no limit with --tokens.",
+    )
+    tokens: int | None = option(None, "Stop after training on this many tokens.")
+    seed: int = option(0, "Seed of weights, texts and their order.")
+    device: str = option("auto", "Device: auto (a GPU if torch sees one), cuda or cpu.")
     loss: str = option(
-        "kl", "kl (divergence on the draft vocabulary), tv (total variation), lk (kl − log α)."
+        "kl",
+        "Loss: kl (divergence on the draft vocabulary), tv (total variation) or lk (kl − log α).",
     )
     learning_rate: float | None = option(
-        None, "At its highest; every call warms up and cools down. Default 0.003, for pass 0.01."
+        None,
+        "Peak learning rate; each call warms up and cools down. Default: 0.003, or 0.01 for pass.",
     )
-    num_places: int | None = option(None, "Guesses that are trained in a row; default 5.")
+    num_places: int | None = option(None, "Guesses to train in a row. Default: 5.")
     draft_vocab_size: int | None = option(
         None,
-        "Tokens that it can guess, the most frequent; default 8192, all for distilled, mtp, pass.",
+        "Most frequent tokens, which the head can guess. Default: 8192, or all for "
+        "distilled, mtp and pass.",
     )
-    max_len: int = option(512, "Tokens of a text, prompt and answer.")
+    max_len: int = option(512, "Tokens of a text, prompt and answer together.")
     batch_len: int | None = option(
-        None, "Rows of twice max_len in a step; default 16, or 8 without GPU; for pass 2."
+        None, "Rows of 2 × --max-len tokens per step. Default: 16; 8 without a GPU; 2 for pass."
     )
     num_written: int | None = option(
-        None, "Texts that the target writes at once; default 2048 on a GPU, 256 without."
+        None, "Texts that the target generates at once. Default: 2048 on a GPU, else 256."
     )
     texts: Path | None = option(
-        None, "A file of texts: those of earlier calls are trained on, those of this call added."
+        None, "File of texts: those of earlier calls are trained on, those of this call added."
     )
     layers: tuple[int, ...] | None = option(
-        None, "After how many layers of the target to look, for block and eagle3; repeat it."
+        None,
+        "Read the target's hidden states after this many layers (block and eagle3); repeatable.",
     )
     exportable: bool = option(
-        False, "EAGLE-3 without the norms of 3.1, which other engines may not know."
+        False, "EAGLE-3 without the norms of 3.1, which other engines may not support."
     )
     plot: Path | None = option(
-        None, "Draw α at each place so far, at every measurement, to .png, .pdf or .svg."
+        None, "Draw α at each place, at every measurement, to a .png, .pdf or .svg."
     )
 
     def __post_init__(self) -> None:
@@ -83,13 +90,13 @@ class TrainOptions:
 
     @property
     def highest_rate(self) -> float:
-        """Look-ahead embeddings have far to go, and nothing else moves with them."""
+        """The highest learning rate: larger for `pass`, whose embeddings alone move, and far."""
         usual = 1e-2 if self.kind == "pass" else 3e-3
         return usual if self.learning_rate is None else self.learning_rate
 
     @property
     def seconds(self) -> float | None:
-        """None: as long as the tokens take."""
+        """The time limit in seconds; None: `tokens` alone is the limit."""
         if self.minutes is None and self.tokens is not None:
             return None
         return 60 * (10 if self.minutes is None else self.minutes)

@@ -1,4 +1,4 @@
-"""A book of phrases, from texts that the target writes: nothing is learnt, all is counted."""
+"""Writing a book of phrases, which are counted in texts that the target writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from forerun.training.texts import Text, TextWriter
 from forerun.training.torch_target import TorchTarget
 from forerun.training.trainer import Progress, torch_device
 
-_NUM_HELD_OUT: Final = 128  # texts that are not counted
+_NUM_HELD_OUT: Final = 128  # texts that are not counted, to try the book on
 
 
 def write_book(
@@ -31,7 +31,10 @@ def write_book(
     options: TrainOptions,
     report: Callable[[str], None],
 ) -> None:
-    """Texts until the time is over, or ^C; then a book in `options.out`, whatever was there."""
+    """Have the target write texts until the time is over or ^C, then write the book.
+
+    It replaces a book that is in `options.out`.
+    """
     _require_own(options.out)
     if options.texts is not None:
         check_place(options.texts)
@@ -70,7 +73,7 @@ def write_book(
 
 
 def _require_own(folder: Path) -> None:
-    """Whether a book may be written there."""
+    """Raise unless `folder` is missing, empty, or has nothing but a book."""
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set[str]()
     if (folder.exists() and not folder.is_dir()) or names - {FILE, "README.md"}:
         raise InvalidOption(f"{folder} is, or has, something else than phrases; choose another.")
@@ -84,7 +87,7 @@ def book_of(texts: Sequence[Text], owner: Owner) -> PhraseBook:
 
 
 def share_right(book: PhraseBook, texts: Sequence[Text]) -> float:
-    """Of all tokens of answers."""
+    """Return the share of all answers' tokens that the book's first guess gets right."""
     rights = [
         (found := book.after(text.tokens[max(0, end - 8) : end])) is not None
         and found[0] == text.tokens[end]

@@ -1,4 +1,4 @@
-"""Texts in a file, so that a later call need not write them again: one behind another, packed."""
+"""Texts in a compressed file, so that a later call need not have them written again."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from forerun.training.texts import Text
 
 
 def check_place(path: Path) -> None:
-    """Whether texts can be written there, asked before the first is."""
+    """Raise if texts cannot be written to `path`; to be called before the first is generated."""
     folder = next(each for each in path.absolute().parents if each.exists())
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
         raise InvalidOption(f"texts cannot be written to {path}; choose another file.")
 
 
 def save_texts(path: Path, texts: Sequence[Text]) -> None:
-    """Under the very name that was given, all or nothing."""
+    """Write all texts or nothing, to exactly `path` (numpy would add a suffix)."""
     tokens = np.concatenate([np.array(text.tokens) for text in texts])
     narrow = np.uint16 if tokens.max() < 1 << 16 else np.uint32
     whole = io.BytesIO()
@@ -37,7 +37,7 @@ def save_texts(path: Path, texts: Sequence[Text]) -> None:
 
 
 def load_texts(path: Path, vocab_size: int) -> list[Text]:
-    """Refused where the target could not have written them."""
+    """Read texts; a file that a target of this vocabulary cannot have written is rejected."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
             tokens, lengths, answers = (found[name] for name in ("tokens", "lengths", "answers"))

@@ -1,9 +1,9 @@
 """Texts to train on, written by the target itself.
 
-Where the model has a chat template, it first writes the user's turn, from the template cut off
-where that turn begins (Magpie, Xu et al. 2024) or from a few first words, then answers it. Some
-turns ask about an earlier answer, some texts have no turns. Prompts of files are answered beside
-these, each once before one comes again; where it has a second turn, that makes another text.
+If the model has a chat template, it first writes the user's turn, from the template cut off where
+that turn begins (Magpie, Xu et al. 2024) or from a few first words, and then answers it. Some
+turns ask about an earlier answer, and some texts have no turns. Prompts from files are answered as
+well, each once before any is repeated; a prompt with a second turn gives a second text.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from forerun.models.text.tokenizer import Tokenizer
 from forerun.training.openers import ABOUT_A_TEXT, PLAIN, QUESTIONS
 from forerun.training.torch_target import TorchTarget
 
-_MARKS = ("\u2063one\u2063", "\u2063two\u2063", "\u2063three\u2063")  # of turns, in a template
-_FILE_SHARE: Final = 0.75  # of texts that answer prompts of files, where there are any
-_MAX_ANSWER: Final = 256  # tokens: what comes later is mostly said twice
-_MAX_POSITIONS: Final = 1 << 21  # of all texts that are answered at once, with their prompts
+_MARKS = ("\u2063one\u2063", "\u2063two\u2063", "\u2063three\u2063")  # for turns, in a template
+_FILE_SHARE: Final = 0.75  # of texts that answer prompts from files, if there are any
+_MAX_ANSWER: Final = 256  # tokens: later ones mostly repeat what was said
+_MAX_POSITIONS: Final = 1 << 21  # of all texts that are generated at once, prompts included
 _MAX_QUESTION: Final = 96  # tokens that the target writes of a user's turn
-_MAX_START: Final = 12  # and of a text without turns, before it goes on as an answer
+_MAX_START: Final = 12  # the same for a text without turns, whose answer begins after them
 _MAX_KEPT: Final = 4096  # answers to ask about
 _GREEDY_SHARE: Final = 0.5  # of answers; the others have temperatures up to 1
-_MIN_SHARE: Final = 0.15  # of answers that still go on: fewer are not waited for
+_MIN_SHARE: Final = 0.15  # of answers still being generated: fewer are not waited for
 _SHARES: Final = {"own": 0.3, "opened": 0.4, "about": 0.15, "plain": 0.15}
 
 
 @dataclass(frozen=True)
 class Text:
     tokens: list[int]
-    answer: int  # where the answer begins: what is served is trained
+    answer: int  # where the answer begins: only answers are trained on
 
 
 @dataclass(frozen=True)
 class Turns:
-    """A chat template around the user's turn, as tokens."""
+    """The tokens of a chat template around the user's turn."""
 
     before: list[int]
     after: list[int]
-    between: list[int]  # an answer and the next turn
+    between: list[int]  # between an answer and the next user's turn
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> Turns | None:
@@ -66,7 +66,7 @@ class Turns:
 
 
 class TextWriter:
-    """Answers of the target, at temperatures from 0 to 1, seeded."""
+    """Has the target write prompts and answers, at temperatures from 0 to 1, seeded."""
 
     def __init__(
         self,
@@ -80,10 +80,10 @@ class TextWriter:
         self._turns = Turns.of(tokenizer)
         self._prompts = prompts
         self._given = itertools.cycle(np.random.default_rng(0).permutation(len(prompts)))
-        self._answers: list[list[int]] = []  # to ask about
+        self._answers: list[list[int]] = []  # of the last call, to ask about
 
     def write(self, num: int, seed: int) -> list[Text]:
-        """About `num` texts; the same for the same calls, on one machine."""
+        """Return about `num` texts; the same calls return the same texts on one machine."""
         generator = torch.Generator(self._target.device).manual_seed(seed)
         chooser = np.random.default_rng(seed)
         share = 0 if not self._prompts else num if self._turns is None else int(_FILE_SHARE * num)
@@ -108,7 +108,7 @@ class TextWriter:
         ]
 
     def _followed(self, texts: Sequence[Text], given: Sequence[Sequence[str]]) -> list[list[int]]:
-        """Second turns, behind the answers to the first."""
+        """Return prompts that end with a second turn, after the answer to the first."""
         found = []
         assert self._turns is not None
         for text, turns in zip(texts, given, strict=True):
@@ -118,7 +118,7 @@ class TextWriter:
         return [each for each in found if len(each) <= self._max_prompt]
 
     def _open(self, tokens: list[int]) -> list[int]:
-        """Without the token that ends it."""
+        """Return `tokens` without an end-of-text token at their end."""
         return tokens[:-1] if tokens[-1:] and tokens[-1] in self._tokenizer.eos_ids else tokens
 
     def _around(self, question: str) -> list[int]:
@@ -128,7 +128,7 @@ class TextWriter:
     def _own_prompts(
         self, num: int, generator: torch.Generator, chooser: np.random.Generator
     ) -> list[list[int]]:
-        """Which the target writes, too."""
+        """Return prompts that the target itself writes."""
         turns = self._turns
         shares = _SHARES if turns else {"plain": 1.0}
         num_about = round(shares.get("about", 0) * num) if self._answers else 0
@@ -146,7 +146,7 @@ class TextWriter:
         return [turns.around(each[: self._longest]) for each in asked if turns] + found
 
     def _openers(self, num: int, chooser: np.random.Generator) -> list[list[int]]:
-        """First words of users' turns, or none."""
+        """Return the first words of `num` users' turns; some have none."""
         openers: list[list[int]] = [[]] * num
         whole = _SHARES["own"] + _SHARES["opened"]
         for idx in np.flatnonzero(chooser.uniform(0, whole, num) > _SHARES["own"]):
@@ -162,8 +162,8 @@ class TextWriter:
         return found
 
     def _plain(self, num: int, chooser: np.random.Generator) -> list[list[int]]:
-        """First words of texts, or any token."""
-        first = self._tokenizer.encode("")  # what stands before every text, if anything
+        """Return the beginnings of `num` texts without turns: first words, or any token."""
+        first = self._tokenizer.encode("")  # tokens before every text, if any
         openers = [self._encoded(opener) for opener in PLAIN]
         vocab_size = min(self._target.config.vocab_size, self._tokenizer.vocab_size)
         found = []
@@ -175,7 +175,7 @@ class TextWriter:
 
     @property
     def _longest(self) -> int:
-        """Tokens of a question; the rest is for the answer."""
+        """Most tokens of a question; the rest of `max_len` is for template and answer."""
         around = len(self._turns.around([])) if self._turns else 0
         return max(1, self._max_prompt - around)
 
@@ -193,8 +193,10 @@ class TextWriter:
         temperatures: npt.NDArray[np.float64],
         generator: torch.Generator,
     ) -> list[list[int]]:
-        """Up to `num_tokens` after each, with the token that ends it; those of about one length
-        at once."""
+        """Generate up to `num_tokens` after each prompt, end-of-text tokens included.
+
+        Prompts of similar length are run together.
+        """
         found: list[list[int]] = [[]] * len(prompts)
         order = sorted(range(len(prompts)), key=lambda idx: len(prompts[idx]), reverse=True)
         while order:

@@ -1,8 +1,8 @@
 """Heads in torch: the same arithmetic as `drafters/heads`, over whole texts, with gradients.
 
-A head is asked at every root r at once: hidden states are known at positions 0 … r, tokens up to
-r + 1. Place d after root r guesses the token at r + 2 + d. `outputs` gives, for each place, what
-`logits` reads: [B, S, E] over roots.
+A head guesses at all roots at once. At root r, the hidden states of positions 0 … r and the tokens
+up to r + 1 are known, and place d guesses the token at r + 2 + d. `outputs` returns, for each
+place, what `logits` reads: [B, S, E] over roots.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ LOOK_AHEAD = "look_ahead.weight"
 
 
 class TorchHead(ABC):
-    """Weights by the names that the folder has."""
+    """A head whose weights have the names that they have in its folder."""
 
-    max_places: int | None = None  # that a loss is taken of; None: all
+    max_places: int | None = None  # that the loss covers; None: all
 
     def __init__(self, config: HeadConfig, weights: Weights, target: TorchTarget) -> None:
         """Products are in the target's dtype; weights, sums and norms in float32."""
@@ -44,10 +44,10 @@ class TorchHead(ABC):
 
     @contextmanager
     def cast(self) -> Iterator[None]:
-        """Around products: they take the weights as they are now."""
+        """Cast the weights as they are now, for the products inside."""
         self._cast = {name: weight.to(self._dtype) for name, weight in self.weights.items()}
         yield
-        self._cast = {}  # what is kept of one step must not meet the recording of another
+        self._cast = {}  # one step's tensors must not get into the recording of another
 
     def linear(self, name: str, x: Tensor, bias: str | None = None) -> Tensor:
         added = self._cast[bias] if bias else None
@@ -61,29 +61,38 @@ class TorchHead(ABC):
 
     @abstractmethod
     def outputs(self, states: Sequence[Tensor], tokens: Tensor, num_places: int) -> list[Tensor]:
-        """`states` [B, S, E] of each layer at positions 0 … S - 1, `tokens` [B, S + 1]."""
+        """Return the output of each place [B, S, E].
+
+        `states` are [B, S, E] of each layer at positions 0 … S - 1, `tokens` are [B, S + 1].
+        """
 
     def embedded(self, tokens: Tensor) -> Tensor:
-        """Of all tokens but the first."""
+        """Embed all tokens but the first."""
         return functional.embedding(tokens[:, 1:], self._target.embedding)
 
     def rows(
         self, states: Sequence[Tensor], tokens: Tensor, roots: Tensor, counts: Sequence[int]
     ) -> list[Tensor]:
-        """`outputs` at roots of B · S alone: at place d the first `counts`[d], fewer and fewer."""
+        """Return `outputs` at some `roots` of B · S only: at place d, the first `counts`[d].
+
+        Counts never grow from place to place.
+        """
         found = self.outputs(states, tokens, len(counts))
         pairs = zip(found, counts, strict=True)
         return [each.flatten(0, 1).index_select(0, roots[:num]) for each, num in pairs]
 
     def logits(self, rows: Tensor, place: int, before: Tensor) -> Tensor:  # noqa: ARG002
-        """Of rows [N, E] of a place's output: [N, draft V]; `before` [N] are the draft ids of the
-        tokens that stand before what is guessed, draft V where they have none."""
+        """Return logits [N, draft V] of rows [N, E] of a place's output.
+
+        `before` [N] are the draft ids of the tokens before the guessed ones; draft V for tokens
+        outside the draft vocabulary.
+        """
         if "lm_head.weight" in self.weights:
             return self.linear("lm_head", rows)
         return functional.linear(rows.to(self._dtype), self._target.head)
 
     def heads(self, x: Tensor, name: str) -> Tensor:
-        """A projection of x [..., S, E], head by head: [..., heads, S, D]"""
+        """Project x [..., S, E] and split it into heads: [..., heads, S, D]"""
         found = self.linear(name, x)
         return found.unflatten(-1, (-1, self.config.head_dim)).transpose(-2, -3)
 
@@ -92,12 +101,15 @@ class TorchHead(ABC):
         return self.linear(f"{name}.down_proj", functional.silu(gate) * up)
 
     def _rest(self, layer: str, x: Tensor, mixed: Tensor) -> Tensor:
-        """The residual stream behind a layer whose attention found `mixed`."""
+        """Return the residual stream after a layer whose attention returned `mixed`."""
         x = x + self.linear(f"{layer}.self_attn.o_proj", mixed)
         return x + self.mlp(f"{layer}.mlp", self.norm(f"{layer}.post_attention_layernorm", x))
 
     def _attended(self, layer: str, h: Tensor, rows: Rows) -> Tensor:
-        """Place d of a root sees the text up to that root, and places 1 … d of it."""
+        """Attend from the next place d, whose keys and values are added to `rows`.
+
+        Place d of a root sees the text up to that root, and places 1 … d of the same root.
+        """
         c, (num_seqs, num, _) = self.config, h.shape
         q, k, v = (self.heads(h, f"{layer}.self_attn.{part}_proj") for part in "qkv")
         place = len(rows)
@@ -109,7 +121,7 @@ class TorchHead(ABC):
 
 
 class TorchFedBack(TorchHead):
-    """Trained as it is used: its own outputs are fed back to it (training-time test)."""
+    """A head that is trained as it is used, on its own outputs fed back (training-time test)."""
 
     def outputs(self, states: Sequence[Tensor], tokens: Tensor, num_places: int) -> list[Tensor]:
         fed, e = self._fused(states), self._entered(self.embedded(tokens))
@@ -122,15 +134,15 @@ class TorchFedBack(TorchHead):
 
     @abstractmethod
     def _fused(self, states: Sequence[Tensor]) -> Tensor:
-        """What is known, as it would be fed back."""
+        """Return the known hidden states in the form in which outputs are fed back."""
 
     @abstractmethod
     def _entered(self, embedded: Tensor) -> Tensor:
-        """The norm of embeddings."""
+        """Norm the embeddings."""
 
     @abstractmethod
     def _layer(self, x: Tensor, e: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
-        """What is fed back, and what the head takes in."""
+        """Return what is fed back, and what `logits` reads."""
 
 
 class TorchEagle3(TorchFedBack):
@@ -186,8 +198,11 @@ class TorchBlockwise(TorchMedusa):
 
 
 class TorchBlock(TorchHead):
-    """All places of all roots at once. Places behind the first run at the roots that are asked
-    alone, and so does the first in the last layer, but for its keys and values."""
+    """All places of all roots at once.
+
+    Places after the first run only at the roots that are asked. So does the first in the last
+    layer, except for its keys and values.
+    """
 
     def outputs(self, states: Sequence[Tensor], tokens: Tensor, num_places: int) -> list[Tensor]:
         shape = states[0].shape[:2]
@@ -214,8 +229,11 @@ class TorchBlock(TorchHead):
     def _layer(
         self, layer: str, streams: Sequence[Tensor], grids: Sequence[Grid], *, is_last: bool
     ) -> list[Tensor]:
-        """The first of `streams` has all rows [B · S, E], and its roots [N, E] behind the last
-        layer; the others have the roots of their place."""
+        """Run one layer.
+
+        The first of `streams` has all rows [B · S, E], and only its roots [N, E] after the last
+        layer; each of the others has the roots of its place.
+        """
         positions = grids[0].positions
         at = [positions, *(positions[g.roots] + d for d, g in enumerate(grids[1:], start=1))]
         sizes = [len(x) for x in streams]
@@ -238,7 +256,7 @@ class TorchBlock(TorchHead):
         return list(x.split([len(each) for each in mixed]))
 
     def _qkv(self, layer: str, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Of rows [N, E] at `positions` [N]: [N, heads, D] each."""
+        """Return q, k and v [N, heads, D] of rows [N, E] at `positions` [N]."""
         c, h = self.config, self.norm(f"{layer}.input_layernorm", x)
         qkv = self.joint(h, *(f"{layer}.self_attn.{part}_proj" for part in "qkv"))
         qkv = qkv.unflatten(-1, (-1, c.head_dim))
@@ -248,24 +266,24 @@ class TorchBlock(TorchHead):
         return q, _repeated(k, c), _repeated(v, c)
 
     def joint(self, x: Tensor, *names: str) -> Tensor:
-        """Several products of one x, side by side."""
+        """Return the products of x with several matrices, concatenated."""
         matrix = torch.cat([self._cast[f"{name}.weight"] for name in names])
         return functional.linear(x.to(self._dtype), matrix)
 
     def logits(self, rows: Tensor, place: int, before: Tensor) -> Tensor:
-        if not place:  # what stands before the first is known to it
+        if not place:  # the first place has the token before it as an input
             return self.linear("lm_head", rows)
         table = self._cast["markov.embedding.weight"]
         padded = torch.cat((table, torch.zeros_like(table[:1])))
         rows = rows.to(self._dtype)
         step = (1 + self.linear("markov.gate", rows)) * padded.index_select(0, before)
-        # One product: logits are the largest things here, and two of them would be added.
+        # One product, not a sum of two: logits are the largest tensors here.
         both = torch.cat((self._cast["lm_head.weight"], self._cast["markov.out.weight"]), dim=1)
         return functional.linear(torch.cat((rows, step), dim=1), both)
 
 
 class TorchLookAhead(TorchHead):
-    """Look-ahead tokens after the roots that are asked, through the target's own layers."""
+    """Runs look-ahead tokens after the roots that are asked through the target's own layers."""
 
     def outputs(self, states: Sequence[Tensor], tokens: Tensor, num_places: int) -> list[Tensor]:
         shape = torch.Size((len(tokens), tokens.shape[1] - 1))
@@ -281,7 +299,7 @@ class TorchLookAhead(TorchHead):
         counts: Sequence[int],
     ) -> list[Tensor]:
         target, (num_seqs, num) = self._target, tokens.shape
-        last = roots + roots // (num - 1) + 1  # what is known ends here, of B · T
+        last = roots + roots // (num - 1) + 1  # of B · T: the last known token of each root
         grids = [Grid(num_seqs, num, last[:count]) for count in counts]
         text = functional.embedding(tokens, target.embedding).float()
         blank = target.embedding[0].float() + self.weights[LOOK_AHEAD]
@@ -310,7 +328,7 @@ class TorchLookAhead(TorchHead):
 
 
 class TorchDistilled(TorchHead):
-    """A model of its own; what it says after a token is what it says at any place before it."""
+    """A model of its own: place d of root r is what it says after the token at r + 1 + d."""
 
     max_places = 1
 
@@ -320,7 +338,7 @@ class TorchDistilled(TorchHead):
         tokens: Tensor,
         num_places: int,
     ) -> list[Tensor]:
-        # The way back of `embedding` waits for the host, which cannot be recorded.
+        # The backward pass of `embedding` waits for the host, which cannot be recorded.
         x = self.weights[EMBEDDING].index_select(0, tokens.flatten()).unflatten(0, tokens.shape)
         for layer in (f"model.layers.{idx}" for idx in range(self.config.num_hidden_layers)):
             mixed = self._attended(layer, self.norm(f"{layer}.input_layernorm", x), [])
@@ -339,13 +357,13 @@ def _rotations(config: HeadConfig, positions: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _repeated(x: Tensor, config: HeadConfig) -> Tensor:
-    """[N, G, …] -> [N, H, …]: each for the queries of its group."""
+    """[N, G, …] -> [N, H, …]: each is repeated for the queries of its group."""
     repeats = config.num_heads // config.num_kv_heads
     return x.unsqueeze(2).expand(-1, -1, repeats, *x.shape[2:]).flatten(1, 2)
 
 
 def ahead(x: Tensor, num: int) -> Tensor:
-    """Row r is what row r + num was; the last rows are 0."""
+    """Return x with row r + num at row r; the last rows are 0."""
     if num == 0:
         return x
     return torch.cat((x[:, num:], torch.zeros_like(x[:, :num])), dim=1)

@@ -1,7 +1,7 @@
 """The target in torch: whole sequences at once, for answers and hidden states to train on.
 
-Its weights are those that are served, expanded. It is not the engine: bits differ a little from
-what the kernel sets compute, and nothing is paged.
+Its weights are those that are served, expanded. It is not the engine: its results differ slightly
+from those of the kernel sets, and nothing is paged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from forerun.models.rope import rope_frequencies
 from forerun.models.weights.checkpoint import Checkpoint
 from forerun.training.graphs import Graphed
 
-_TOKENS_AT_ONCE: Final = 1 << 18  # of prompts that are read
+_TOKENS_AT_ONCE: Final = 1 << 18  # of prompts that are read in one pass
 Rotations = tuple[Tensor, Tensor]  # cos and sin of each position
 
 
@@ -43,15 +43,18 @@ class Layer:
 
 @dataclass(frozen=True)
 class _Kept:
-    """Keys and values of one layer, [B, G, room, D], and where a pass writes: one row of each
-    sequence (its index and its position, [B]), or all from the first on."""
+    """Keys and values of one layer, [B, G, room, D], and where a pass writes.
+
+    `where` is one row of each sequence (its index and its position, [B]); None: from the first row
+    on.
+    """
 
     keys: Tensor
     values: Tensor
     where: tuple[Tensor, Tensor] | None
 
     def written(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """What queries see."""
+        """Write k and v, and return the keys and values that queries see."""
         if self.where is None:
             self.keys[:, :, : k.shape[2]], self.values[:, :, : k.shape[2]] = k, v
             return k, v
@@ -61,24 +64,24 @@ class _Kept:
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """In float32, whatever comes in."""
+    """RMS norm in float32, whatever the dtype of x."""
     return functional.rms_norm(x.float(), weight.shape, weight, eps)
 
 
 def rotations(inv_freq: Tensor, positions: Tensor) -> Rotations:
-    """cos, and sin with the sign that the other half takes it with: [..., T, D]"""
+    """Return cos, and sin with the sign with which each half is added to the other: [..., T, D]"""
     angles = positions[..., None].float() * inv_freq
     return torch.cat([angles.cos()] * 2, dim=-1), torch.cat((-angles.sin(), angles.sin()), dim=-1)
 
 
 def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """x [B, heads, T, D], by `rotations` that fit it: halves are paired."""
+    """Rotate x [B, heads, T, D] by `rotations` of matching shape; halves are paired."""
     wide = x.float()
     return torch.addcmul(wide * cos, wide.roll(x.shape[-1] // 2, -1), sin).to(x.dtype)
 
 
 class TorchTarget:
-    """Weights on a device, and passes over them; nothing here is trained."""
+    """The target's weights on a device, and passes over them; they are never trained."""
 
     def __init__(self, checkpoint: Checkpoint, device: str, dtype: torch.dtype) -> None:
         self.config = checkpoint.config
@@ -129,7 +132,7 @@ class TorchTarget:
         )
 
     def states(self, tokens: Tensor, layers: Sequence[int]) -> tuple[dict[int, Tensor], Tensor]:
-        """Of tokens [B, T]: the residual stream after each of `layers`, and after the last norm.
+        """Return the residual stream of tokens [B, T] after each of `layers`, and the last norm's.
 
         Padding belongs on the right, where no earlier token sees it.
         """
@@ -139,10 +142,10 @@ class TorchTarget:
     def _states(
         self, tokens: Tensor, layers: Sequence[int], kept: Tensor | None
     ) -> tuple[dict[int, Tensor], Tensor]:
-        """With `kept` [layers, 2, B, G, room, D], keys and values of all are written there."""
+        """As `states`; all layers' keys and values go to `kept` [layers, 2, B, G, room, D]."""
         positions = torch.arange(tokens.shape[1], device=self.device)[None]
         mask = None if self.config.sliding_window is None else self._mask(positions, positions)
-        x = functional.embedding(tokens, self.embedding).float()  # the stream is wide
+        x = functional.embedding(tokens, self.embedding).float()  # the residual stream is float32
         found: dict[int, Tensor] = {}
         around = self.rotations(positions)
         for idx, layer in enumerate(self.layers):
@@ -155,11 +158,11 @@ class TorchTarget:
         return found, rms_norm(x, self.norm, self.config.rms_norm_eps).to(self.dtype)
 
     def logits(self, h: Tensor, ids: Tensor | None = None) -> Tensor:
-        """Of all ids, or of some, in float32."""
+        """Return float32 logits of all ids, or of `ids`."""
         return functional.linear(h, self.head if ids is None else self.head[ids]).float()
 
     def _mask(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """[B, 1, Q, K]: who sees whom, by position."""
+        """Return which query sees which key [B, 1, Q, K], by position."""
         q, k = queries[:, None, :, None], keys[:, None, None, :]
         window = self.config.sliding_window
         return k <= q if window is None else (k <= q) & (k > q - window)
@@ -172,7 +175,7 @@ class TorchTarget:
         mask: Tensor | None,
         kept: _Kept | None,
     ) -> Tensor:
-        """One layer; without a mask each token sees all up to itself."""
+        """Run one layer; without a mask, each token sees all tokens up to itself."""
         c, (num_seqs, num, _) = self.config, x.shape
         q, k, v = self.projected(layer, x, around)
         if kept is not None:
@@ -186,7 +189,7 @@ class TorchTarget:
         return self.behind(layer, x, mixed)
 
     def projected(self, layer: Layer, x: Tensor, around: Rotations) -> tuple[Tensor, ...]:
-        """Queries, keys and values of x [B, T, E]: [B, heads, T, D]"""
+        """Return queries, keys and values of x [B, T, E]: [B, heads, T, D]"""
         c, (num_seqs, num, _) = self.config, x.shape
         num_both = c.num_heads + c.num_kv_heads
         h = rms_norm(x, layer.input_norm, c.rms_norm_eps).to(self.dtype)
@@ -204,7 +207,7 @@ class TorchTarget:
         return q, k, v
 
     def behind(self, layer: Layer, x: Tensor, mixed: Tensor) -> Tensor:
-        """The residual stream behind a layer whose attention found `mixed` [B, heads, T, D]."""
+        """Return the residual stream after a layer with attention `mixed` [B, heads, T, D]."""
         c = self.config
         x = x + functional.linear(mixed.transpose(1, 2).flatten(2), layer.out, layer.out_bias)
         h = rms_norm(x, layer.mlp_norm, c.rms_norm_eps).to(self.dtype)
@@ -212,7 +215,7 @@ class TorchTarget:
         return x + functional.linear(functional.silu(gate) * up, layer.down, layer.down_bias)
 
     def rotations(self, positions: Tensor) -> Rotations:
-        """Of positions [B or 1, T]: [B or 1, 1, T, D]"""
+        """Return the rotations of positions [B or 1, T]: [B or 1, 1, T, D]"""
         cos, sin = rotations(self._inv_freq, positions)
         return cos[:, None], sin[:, None]
 
@@ -226,8 +229,11 @@ class TorchTarget:
         max_len: int | None = None,
         min_share: float = 0.0,
     ) -> list[list[int]]:
-        """Up to `num_tokens` new tokens after each prompt, as far as a stop id, with it; no text
-        gets longer than `max_len`. All end once no more than `min_share` of them go on."""
+        """Generate up to `num_tokens` after each prompt, up to and including a stop id.
+
+        No text gets longer than `max_len`. Generation ends for all once no more than `min_share` of
+        the answers are still going on.
+        """
         last = max(map(len, prompts)) + num_tokens
         last = last if max_len is None else min(max_len, last)
         with torch.no_grad():
@@ -246,7 +252,10 @@ class TorchTarget:
         generator: torch.Generator,
         min_share: float,
     ) -> Tensor:
-        """[B, tokens], -1 where an answer is over. Once half of the answers are, they leave."""
+        """Return [B, tokens], -1 after an answer's end.
+
+        Whenever half of the answers have ended, these are taken out of the batch.
+        """
         c, num_seqs = self.config, len(prompts)
         width = max(map(len, prompts))
         room = _whole(last)
@@ -277,7 +286,7 @@ class TorchTarget:
                 kept = kept.index_select(2, left)
                 going, position, temperatures = going[left], position[left], temperatures[left]
                 chosen, at, is_done, num_seen = chosen[left], at[left], is_done[left], 0
-            at.copy_(position.clamp(max=room - 1))  # what is done writes on, for nobody
+            at.copy_(position.clamp(max=room - 1))  # ended answers go on, unread
             if num_seen != min(room, _whole(width + step + 1)):
                 num_seen = min(room, _whole(width + step + 1))
                 run = partial(self._decoded, chosen, at, kept[:, :, :, :, :num_seen])
@@ -286,7 +295,10 @@ class TorchTarget:
         return found
 
     def _read(self, padded: Tensor, position: Tensor, kept: Tensor) -> Tensor:
-        """The last hidden states [B, E] at `position` [B] of prompts, a part of them at a time."""
+        """Read prompts, a part of them at a time; return the last hidden states at `position` [B].
+
+        The result is [B, E].
+        """
         num = max(1, _TOKENS_AT_ONCE // padded.shape[1])
         parts = zip(padded.split(num), position.split(num), kept.split(num, dim=2), strict=True)
         found = []
@@ -296,7 +308,7 @@ class TorchTarget:
         return torch.cat(found)
 
     def _decoded(self, tokens: Tensor, position: Tensor, kept: Tensor) -> Tensor:
-        """The last hidden states after one more token [B] each, at `position` [B]: [B, E]"""
+        """Run one more token [B] of each at `position` [B]; return last hidden states [B, E]."""
         queries = position[:, None]
         mask = self._mask(queries, torch.arange(kept.shape[4], device=self.device)[None])
         bias = torch.zeros_like(mask, dtype=self.dtype).masked_fill_(~mask, -torch.inf)
@@ -309,11 +321,11 @@ class TorchTarget:
 
 
 def _whole(num: int) -> int:
-    """Keys in whole blocks: few shapes, and rows of a mask that fused kernels can read."""
+    """Round up to whole blocks of keys: few shapes, and masks that fused kernels accept."""
     return -(-num // 128) * 128
 
 
 def _sampled(logits: Tensor, temperatures: Tensor, generator: torch.Generator) -> Tensor:
-    """One token each; the best where the temperature is 0."""
+    """Sample one token for each row; the best where the temperature is 0."""
     noise = torch.empty_like(logits).exponential_(generator=generator).clamp_(min=1e-20).log_()
     return (logits - temperatures[:, None] * noise).argmax(dim=-1)

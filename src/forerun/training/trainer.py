@@ -1,8 +1,8 @@
-"""The loop: the target writes, the head learns, and what it has learnt is measured and saved.
+"""The training loop: the target writes texts, the head learns, and is measured and saved.
 
-Every call goes on from the folder it is given, if there is a head in it: weights and draft
-vocabulary stay, the optimiser and the learning rate start anew. Texts are new in every call, the
-held-out ones are always the same.
+If the folder already has a head, a call continues its training: weights and draft vocabulary stay,
+the optimiser and the learning rate start anew. Every call writes new texts; the held-out ones are
+always the same.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from forerun.training.torch_target import TorchTarget
 
 Report = Callable[[str], None]
 
-_NUM_VISITS: Final = 8  # of a text, on average, before the target writes more
+_NUM_VISITS: Final = 8  # of each text, on average, before the target writes more
 _WARM_UP: Final = 0.02
-_SECONDS_BETWEEN: Final = 60.0  # measurements, each with a save
+_SECONDS_BETWEEN: Final = 60.0  # between measurements, each with a save
 _HELD_OUT_SEED: Final = 1 << 40
 _NUM_HELD_OUT: Final = 128
 _MAX_ROW: Final = 1024
-_AT_ONCE: Final = 8  # texts that are measured at once: laws over all ids take a gigabyte
+_AT_ONCE: Final = 8  # texts measured together: their distributions over all ids take a gigabyte
 
 
 @dataclass
 class Progress:
-    """How far a call is."""
+    """How far a training call has come."""
 
     options: TrainOptions
     began: float = field(default_factory=time.monotonic)
@@ -78,7 +78,7 @@ class Progress:
 
     @property
     def learning_rate(self) -> float:
-        """Up for a moment, then down to a twentieth along a cosine."""
+        """Warm-up, then a cosine down to a twentieth of the highest rate."""
         if self.share < _WARM_UP:
             return self.options.highest_rate * max(self.share / _WARM_UP, 0.01)
         down = 0.5 * (1 + math.cos(math.pi * self.share))
@@ -95,8 +95,11 @@ class Trainer:
         texts: Sequence[Text] = (),
         target: TorchTarget | None = None,
     ) -> None:
-        """`texts` are some that the target wrote before; the first of them are held out. `target`
-        is the checkpoint on the device, if it is there already."""
+        """Prepare a training, for which the target may have to write texts.
+
+        `texts` are some that the target wrote before; the first of them are held out. `target` is
+        the checkpoint on the device, if it is there already.
+        """
         self._options, self._report = options, report
         self._num_kept = 0  # texts that the file has already
         require_own(options.out)
@@ -141,7 +144,7 @@ class Trainer:
         )
 
     def _begun(self, weights: Weights | None, tokenizer: Tokenizer) -> Weights:
-        """Where this call begins, and the draft vocabulary."""
+        """Return the weights that this call starts with, and set the draft vocabulary."""
         size, tokens = self._config.draft_vocab_size, self._kept
         if size > len(tokens):
             tokens = draft_vocabulary(self._texts, size, tokenizer.eos_ids)
@@ -152,8 +155,10 @@ class Trainer:
     def _kept_or_new(
         self, checkpoint: Checkpoint, tokenizer: Tokenizer
     ) -> tuple[HeadConfig, Weights | None]:
-        """The head of the folder, or the config of a new one; what cannot be is refused before the
-        target writes anything."""
+        """Return config and weights of the folder's head, or the config of a new head and None.
+
+        Options that cannot be met are rejected here, before the target writes anything.
+        """
         options, c = self._options, checkpoint.config
         own: dict[str, Any] = {
             "target_hidden_size": c.hidden_size,
@@ -177,14 +182,14 @@ class Trainer:
         return replace(kept_config(options, folder.config), **mark), weights
 
     def take_first_steps(self, num: int) -> None:
-        """In which all is compiled and recorded: the time that there is starts behind them."""
+        """Take steps in which all is compiled and recorded, and start the clock after them."""
         chooser = np.random.default_rng(self._options.seed)
         for _ in range(num):
             self._step(chooser)
         self._progress.began = time.monotonic()
 
     def run(self) -> dict[str, Any]:
-        """Train until the time is over; what was measured last."""
+        """Train until the time is over; return what was measured last."""
         progress, chooser = self._progress, np.random.default_rng(self._options.seed)
         measured, last = self.measure(), time.monotonic()
         loss = torch.tensor(math.nan)
@@ -206,7 +211,7 @@ class Trainer:
         return measured
 
     def _write(self) -> None:
-        """More texts, of seeds that no other call or round has."""
+        """Have the target write more texts, with a seed that no other call or time has."""
         call = len(self._history["calls"])
         seed = (self._options.seed * 1_000_003 + call) * 1_000_003 + len(self._texts)
         self.add(self._writer.write(self._num_at_once, seed % (1 << 39)))
@@ -217,7 +222,7 @@ class Trainer:
             )
 
     def add(self, texts: Sequence[Text]) -> None:
-        """Texts to train on."""
+        """Add texts to train on."""
         self._texts += texts
         self._rows.add(texts)
 
@@ -233,8 +238,10 @@ class Trainer:
         return self._config.num_guesses or self._options.num_places or 5
 
     def measure(self) -> dict[str, Any]:
-        """On held-out texts: α = Σ min(p, q) at temperature 1, and how often the best tokens agree,
-        at each place, given that all before it held."""
+        """Measure each place on held-out texts, given that all guesses before it are accepted.
+
+        `alpha` is α = Σ min(p, q) at temperature 1, `greedy` how often the best tokens agree.
+        """
         sums = np.zeros((3, self._num_places))
         for first in range(0, len(self._held_out), _AT_ONCE):
             sums += self._learner.sums(self._held_out[first : first + _AT_ONCE])
@@ -257,7 +264,7 @@ class Trainer:
         )
 
     def save(self, measured: dict[str, Any]) -> None:
-        """Matrices in half precision, norms as they are."""
+        """Save the head, matrices in half precision and vectors as they are, and the texts."""
         weights: dict[str, Any] = {
             name: array.astype(np.float16) if array.ndim > 1 else array
             for name, array in self._head.arrays().items()
@@ -301,7 +308,7 @@ def _history(options: TrainOptions) -> dict[str, Any]:
 
 
 def _room(device: str) -> float:
-    """Bytes for what is kept of the target's passes."""
+    """Return the bytes that may be used to keep the target's hidden states."""
     return 0.4 * torch.cuda.mem_get_info()[1] if device == "cuda" else 2e9
 
 

@@ -1,6 +1,6 @@
 """The values that cross rooms.
 
-Shapes, used in comments wherever an array is born:
+Shapes, used in comments wherever an array is created:
 
     T  tokens in one target pass        V  vocabulary
     N  guessed nodes in a proposal      D  depth: length of the longest branch

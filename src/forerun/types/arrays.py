@@ -1,4 +1,4 @@
-"""Array aliases, and what makes an array a distribution."""
+"""Array types, and the check that an array is a distribution."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forerun.errors import InvalidDistribution
 FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.int64]
 
-# How far from one a distribution may sum: float32 softmax over 10^5 tokens stays well inside.
+# How far a distribution's sum may be from 1: float32 softmax over 10^5 tokens stays well inside.
 SUM_TOLERANCE: Final = 1e-5
 
 

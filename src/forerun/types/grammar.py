@@ -1,4 +1,4 @@
-"""What an answer may be, token by token."""
+"""What an answer may consist of, token by token."""
 
 from __future__ import annotations
 
@@ -7,27 +7,31 @@ from typing import Protocol
 
 
 class Grammar(Protocol):
-    """A function of the output so far: which tokens may follow it.
+    """Which tokens may follow, as a function of the output so far.
 
-    It may remember where it was asked last, so one request has one of its own. An output is what
-    it allowed, token after token; of another one it says nothing. Lists may grow between two
-    questions, and do not change otherwise.
+    Each method asks about the text `output` + `more`. An implementation may remember the last
+    output that it was asked about, so each request has a grammar of its own. Between two calls an
+    output may grow, but does not change otherwise. It must consist of tokens that were allowed.
     """
 
     def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:
-        """Whether it says anything behind both: as long as it does not, everything may follow.
-        Where it does once, it does so in all that follows, unless it `may_loosen`."""
+        """Whether the grammar restricts the next token; if not, every token may follow.
+
+        Once it binds, it binds from there on, unless it `may_loosen`.
+        """
 
     def may_loosen(self, output: Sequence[int]) -> bool:
-        """Whether it may bind, and then not, before it binds for good."""
+        """Whether it may bind for a while before it binds for good."""
 
     def allowed_bits(self, output: Sequence[int], more: Sequence[int] = ()) -> bytes:
-        """Asked where it binds, behind both. A bit for each token, the lowest first: those that may
-        follow, and those that end a text where it may end here. Tokens that it does not know are 0,
-        or not there."""
+        """Return a bit for each token, the lowest id first, where the grammar binds.
+
+        Set are the tokens that may follow, and those that end a text if it may end here. Tokens
+        that the grammar does not know are 0, or beyond the end.
+        """
 
     def is_over(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:
-        """Whether nothing but the end may follow both."""
+        """Whether nothing but the end of the text may follow."""
 
     def num_fitting(self, output: Sequence[int], tokens: Sequence[int]) -> int:
-        """How many of `tokens` may follow, one after the other."""
+        """How many of `tokens`, one after the other, may follow `output`."""

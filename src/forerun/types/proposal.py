@@ -19,8 +19,8 @@ class Draw(NamedTuple):
     replacement: the renormalised rest). None means a point mass: the guess was not drawn but
     picked. That is always lawful, whatever picked it; a true q only accepts more often.
 
-    `chance` is the drafter's own word on how likely a picked guess is accepted, given that those
-    before it are; None where it has none. It may say so from committed history only.
+    `chance` is the drafter's own estimate of how likely a picked guess is accepted, given that the
+    guesses before it are; None if it has none. It may depend on committed history only.
     """
 
     node: int
@@ -50,14 +50,14 @@ class Proposal:
         self._check_draws()
 
     def without_laws(self) -> Proposal:
-        """What was guessed, without q [V] of each draw: nobody asks for it once it is judged."""
+        """Return the same guesses without their q [V], which is not needed once they are judged."""
         if all(draw.probs_q is None for draw in self.draws):
             return self
         return replace(self, draws=tuple(draw._replace(probs_q=None) for draw in self.draws))
 
     def _check_siblings(self) -> None:
         if self.tree.is_chain and min(self.tokens, default=0) >= 0:
-            return  # nobody has any
+            return  # a chain has no siblings
         seen: set[tuple[int, int]] = set()
         for node, (parent, token) in enumerate(zip(self.tree.parents, self.tokens, strict=True)):
             if token < 0:
@@ -114,7 +114,7 @@ class Proposal:
 
     @classmethod
     def picked(cls, tokens: Sequence[int], chances: Sequence[float]) -> Proposal:
-        """A chain, and how likely each is accepted once those before it are."""
+        """A chain of picked guesses; `chances`: how likely each is accepted if those before are."""
         draws = tuple([Draw(node, None, chance) for node, chance in enumerate(chances)])
         return cls(Tree.chain(len(tokens)), tuple(tokens), draws)
 
@@ -126,7 +126,10 @@ class Proposal:
         return self.tree.depth
 
     def pruned(self, depth: int, num_branches: int) -> Proposal:
-        """The first branches, down to `depth`. Lawful for guesses that were picked, not drawn."""
+        """Keep the first `num_branches` branches, down to `depth`.
+
+        Only for picked guesses: dropping a drawn guess would change the law.
+        """
         if depth >= self.depth and num_branches >= len(self.tree.children(ROOT)):
             return self
         assert all(draw.probs_q is None for draw in self.draws), "a drawn guess is never dropped"
@@ -144,7 +147,7 @@ class Proposal:
 
     @property
     def chances(self) -> list[float]:
-        """The drafter's own for each guess of its first branch; [] where it gives none."""
+        """The drafter's own estimate for each guess of its first branch; [] if it gives none."""
         chances = {draw.node: draw.chance for draw in self.draws if draw.chance is not None}
         if not chances or len(chances) < len(self):
             return []
@@ -153,13 +156,13 @@ class Proposal:
         return [chances[node] for node in self.tree.path_to(self.tree.deepest(0))]
 
     def path_tokens(self, node: int) -> tuple[int, ...]:
-        """The guesses from the root down to `node`: what its context adds to the committed."""
+        """The guesses from the root down to `node`, which follow the committed tokens there."""
         if self.tree.is_chain:
             return self.tokens[: node + 1]
         return tuple(self.tokens[n] for n in self.tree.path_to(node))
 
     def draws_below(self, node: int) -> tuple[tuple[int, Draw], ...]:
-        """(index, draw) of the guesses made after `node`, in the order drawn."""
+        """(index, draw) of the draws below `node`, in the order drawn."""
         return self._draws_by_parent.get(node, ())
 
     @cached_property
@@ -183,7 +186,7 @@ class Proposal:
 
 @lru_cache(maxsize=64)
 def _picked(num: int) -> tuple[Draw, ...]:
-    """Of so many guesses, one after the other, without a law or a chance."""
+    """The draws of a chain of `num` picked guesses without chances."""
     return tuple(map(Draw, range(num)))
 
 

@@ -1,4 +1,4 @@
-"""How one request's tokens are chosen, validated."""
+"""The options by which one request's tokens are chosen, validated."""
 
 from __future__ import annotations
 
@@ -49,39 +49,43 @@ class Acceptance(StrEnum):
 class SamplingParams:
     """How one request's tokens are chosen; names and defaults as in vLLM.
 
-    `temperature=0` is argmax. `top_k=0` and `-1` keep every token. `seed=None` lets the engine
-    draw one below 2^53 once and return it. `lenience` belongs to `acceptance="lenient"` alone.
+    `temperature=0` is argmax. `top_k=0` and `-1` keep every token. With `seed=None` the engine
+    draws a seed below 2^53 and returns it. `lenience` is only for `acceptance="lenient"`.
     """
 
-    n: int = option(1, "Answers per prompt.", "-n", "--n")
+    n: int = option(1, "Number of answers per prompt.", "-n", "--n")
     temperature: float = 1.0
-    top_k: int = option(0, "Keep the k best tokens; 0 keeps all.")
-    top_p: float = option(1.0, "Keep the best tokens up to this mass.")
-    min_p: float = option(0.0, "Drop tokens under this share of the best.")
-    repetition_penalty: float = option(1.0, "Above 1 discourages repetition.")
-    presence_penalty: float = option(0.0, "Subtracted once from tokens already put out.")
-    frequency_penalty: float = option(0.0, "Subtracted for each time a token was put out.")
+    top_k: int = option(0, "Sample from the k likeliest tokens; 0 keeps all.")
+    top_p: float = option(1.0, "Sample from the likeliest tokens up to this probability mass.")
+    min_p: float = option(0.0, "Drop tokens below this share of the likeliest token's probability.")
+    repetition_penalty: float = option(1.0, "Values above 1 discourage repetition.")
+    presence_penalty: float = option(0.0, "Subtracted once from the logits of generated tokens.")
+    frequency_penalty: float = option(
+        0.0, "Subtracted from a token's logit each time it is generated."
+    )
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     allowed_token_ids: tuple[int, ...] | None = option(
-        None, "Only these ids may come; repeatable.", "--allowed-token-id"
+        None, "Allow only this token id; repeatable.", "--allowed-token-id"
     )
     seed: int | None = option(
-        None, "With coupled acceptance the same seed gives the same text; drawn if not given."
+        None, "Random seed; with coupled acceptance it reproduces the text. Default: drawn."
     )
     max_tokens: int | None = 16
-    min_tokens: int = option(0, "Do not end before this many.")
-    stop: tuple[str, ...] = option((), "End before this text; repeatable.")
+    min_tokens: int = option(0, "Minimum tokens before the answer may end.")
+    stop: tuple[str, ...] = option((), "Stop before this text; repeatable.")
     stop_token_ids: tuple[int, ...] = option(
-        (), "End at this token; repeatable.", "--stop-token-id"
+        (), "Stop at this token id; repeatable.", "--stop-token-id"
     )
-    ignore_eos: bool = option(False, "Go on past the end.")
-    include_stop_str_in_output: bool = option(False, "Keep the stop text.", "--include-stop")
+    ignore_eos: bool = option(False, "Continue after the end-of-sequence token.")
+    include_stop_str_in_output: bool = option(
+        False, "Keep the stop text in the answer.", "--include-stop"
+    )
     skip_special_tokens: bool = True
-    logprobs: int | None = option(None, "With --json: log-probabilities of the k best.")
+    logprobs: int | None = option(None, "With --json: log-probabilities of the k likeliest tokens.")
     prompt_logprobs: int | None = None
     structured_outputs: StructuredOutputsParams | None = None
     acceptance: Acceptance = Acceptance.COUPLED
-    lenience: float = option(1.0, "For lenient: no token above p/l; 1 is exact.")
+    lenience: float = option(1.0, "For lenient acceptance: no token above p/l; 1 is exact.")
 
     def __post_init__(self) -> None:
         self._normalise()
@@ -92,11 +96,11 @@ class SamplingParams:
 
     @property
     def is_unshared(self) -> bool:
-        """All of the prompt is computed, to tell about it: its salt is one that nobody else has."""
+        """Whether it needs all of the prompt's logits, so that it can share no cached prefix."""
         return self.prompt_logprobs is not None
 
     def _widen(self) -> None:
-        """Numbers of numpy's narrow kinds would narrow all that is computed with them."""
+        """Turn numpy's numbers into Python's, as narrow ones would narrow results of arithmetic."""
         for name in _REALS:
             object.__setattr__(self, name, float(getattr(self, name)))
         for name in _WHOLES:
@@ -104,7 +108,7 @@ class SamplingParams:
             object.__setattr__(self, name, None if value is None else int(value))
 
     def _normalise(self) -> None:
-        """Accept the habits of callers: one stop string, lists, string keys from JSON, top_k -1."""
+        """Accept usual forms: one stop string, lists, JSON's string keys, `top_k=-1`."""
         put = object.__setattr__  # a frozen value is completed
         stop: Any = self.stop
         try:
@@ -175,7 +179,7 @@ class SamplingParams:
 
     @classmethod
     def from_dict(cls, options: Mapping[str, Any]) -> SamplingParams:
-        """From a caller's JSON; an unknown name raises and points at the nearest valid one."""
+        """Build from a caller's mapping; an unknown name raises and suggests the nearest one."""
         require_fields("sampling option", cls, options)
         return cls(**options)
 
@@ -184,33 +188,34 @@ class SamplingParams:
 
     @cached_property
     def changes_logits(self) -> bool:
-        """Whether bias, masks or penalties do; `min_tokens` and grammars do so for a while."""
+        """Whether bias, masks or penalties change logits. Grammars and, for the first tokens,
+        `min_tokens` do so as well, which does not count here."""
         return self.moves_logits or self.allowed_token_ids is not None
 
     @property
     def moves_logits(self) -> bool:
-        """Whether bias or penalties do."""
+        """Whether bias or penalties change logits other than by masking tokens out."""
         penalties = (self.repetition_penalty - 1, self.presence_penalty, self.frequency_penalty)
         return bool(self.logit_bias) or any(penalties)
 
     @property
     def shows_laws(self) -> bool:
-        """Whether somebody wants log-probabilities, and with them the logits."""
+        """Whether log-probabilities are returned, for which the logits are needed."""
         return self.logprobs is not None or self.prompt_logprobs is not None
 
     @cached_property
     def truncates(self) -> bool:
-        """Whether top-k, top-p or min-p leave tokens out."""
+        """Whether top-k, top-p or min-p may leave tokens out."""
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
     @cached_property
     def allowed_array(self) -> IntArray:
-        """`allowed_token_ids`, which may be most of a vocabulary."""
+        """`allowed_token_ids` as an array, since it may be most of a vocabulary."""
         return np.array(self.allowed_token_ids or (), np.int64)
 
     @cached_property
     def allowed_bits(self) -> bytes | None:
-        """A bit for each token up to the last of `allowed_token_ids`, the lowest first."""
+        """A bit for each token up to the largest of `allowed_token_ids`, the lowest first."""
         if self.allowed_token_ids is None:
             return None
         found = np.zeros(int(self.allowed_array.max()) + 1, bool)
@@ -219,7 +224,7 @@ class SamplingParams:
 
     @cached_property
     def before_argmax(self) -> SamplingParams:
-        """The same bias, masks and penalties, with all that narrows the distribution left out."""
+        """The same bias, masks and penalties, without temperature, top-k, top-p and min-p."""
         return self.with_(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 
 
@@ -230,7 +235,7 @@ def _listed(given: Any) -> tuple[Any, ...]:
 
 
 def _token_id(given: Any) -> int:
-    """JSON makes text of a mapping's keys; a fraction is no id."""
+    """Read a token id, which is text as a key in JSON; a fraction is no id."""
     found = int(given)
     if found != float(given):
         raise ValueError

@@ -1,4 +1,4 @@
-"""Everything the target runs is a span."""
+"""Spans: everything that the target runs is one."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Span:
     """A run of tokens for one request, all of which the target scores in one pass.
 
     A prompt chunk and a plain decode step are chains; a verification is the last emitted token
-    followed by a proposal's nodes. Inside a span a token attends to all that is committed and to
-    its own ancestors in the span, itself included.
+    followed by a proposal's nodes. A token attends to all committed tokens, and to its ancestors in
+    the span, itself included.
     """
 
     start: int  # committed tokens before the span: the absolute position of its first token
     tokens: tuple[int, ...]
     tree: Tree  # over the span's own tokens
-    wanted: tuple[int, ...]  # indices into `tokens` whose logits are asked for
+    wanted: tuple[int, ...]  # indices into `tokens` of those whose logits are needed
 
     def __post_init__(self) -> None:
         if not self.tokens or len(self.tokens) != len(self.tree.parents):
@@ -40,12 +40,12 @@ class Span:
 
     @classmethod
     def all_wanted(cls, start: int, tokens: Sequence[int]) -> Span:
-        """A chain of which every token's logits are asked for."""
+        """A chain whose logits are all wanted."""
         return cls(start, tuple(tokens), Tree.chain(len(tokens)), tuple(range(len(tokens))))
 
     @classmethod
     def verification(cls, start: int, last_token: int, proposal: Proposal) -> Span:
-        """The last emitted token, then the guesses; with no guesses, a plain decode step."""
+        """The last emitted token, then the guesses; without guesses, a plain decode step."""
         tokens = (last_token, *proposal.tokens)
         if proposal.tree.is_chain:
             return cls.all_wanted(start, tokens)
@@ -57,7 +57,7 @@ class Span:
 
     @property
     def positions(self) -> Sequence[int]:
-        """A range, where the span is a chain."""
+        """The absolute position of each token; a range if the span is a chain."""
         if self.tree.is_chain:
             return range(self.start, self.start + len(self.tokens))
         before = self.start - 1

@@ -1,4 +1,4 @@
-"""What one request's answer must look like, validated."""
+"""The form that one request's answer must have, validated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KINDS: Final = ("json", "json_object", "regex", "choice", "grammar")
 @known_keywords
 @dataclass(frozen=True)
 class StructuredOutputsParams:
-    """One of five: names as in vLLM.
+    """One of five kinds of constraint; names as in vLLM.
 
     json            a JSON schema, as a mapping or its text
     json_object     True: any JSON object
@@ -24,13 +24,14 @@ class StructuredOutputsParams:
     choice          one of these texts
     grammar         a context-free grammar, as Lark or as llama.cpp's GBNF
 
-    Between the parts of JSON there may be a line's end and some space, unless
-    `disable_any_whitespace`; `whitespace_pattern` is another regular expression for it.
+    Between the parts of JSON there may be a newline and spaces, unless `disable_any_whitespace`;
+    `whitespace_pattern` is a regular expression to use instead.
 
-    With `triggers` an answer is free until one of these texts comes; from its first character on
-    all is what `grammar` or `regex` says, the trigger too. With `reasoning`, two texts, an answer
-    may begin with the first, and is free until the second; what is asked for comes behind that, or
-    instead. The first is empty where the prompt has it already.
+    With `triggers`, an answer is free until one of these texts occurs; from the first character of
+    the trigger on, it must match `grammar` or `regex`. With `reasoning`, a pair of texts, an answer
+    may begin with the first and is then free until the second; only what follows is constrained. An
+    answer that does not begin so is constrained from its start. The first text is empty if the
+    prompt ends with it already.
     """
 
     json: str | Mapping[str, Any] | None = None
@@ -79,7 +80,7 @@ class StructuredOutputsParams:
             )
 
     def _check_json(self) -> None:
-        """Kept as text: what a caller does to a mapping afterwards changes nothing here."""
+        """Keep the schema as text, so that a mapping may be changed afterwards."""
         schema: Any = self.json
         if schema is None:
             return
@@ -108,7 +109,7 @@ class StructuredOutputsParams:
         object.__setattr__(self, "reasoning", tuple(marks))  # a frozen value is completed
 
     def _complete(self, name: str) -> None:
-        """A list of texts, as a tuple."""
+        """Check a list of texts, and make it a tuple."""
         texts: Any = getattr(self, name)
         if texts is None:
             return
@@ -119,7 +120,7 @@ class StructuredOutputsParams:
 
     @classmethod
     def of(cls, given: Any) -> StructuredOutputsParams | None:
-        """From what a caller gave; an unknown name raises and points at the nearest valid one."""
+        """Build from what a caller gave; an unknown name raises and suggests the nearest one."""
         if given is None or isinstance(given, cls):
             return given
         require_fields("structured_outputs option", cls, given)
@@ -127,7 +128,7 @@ class StructuredOutputsParams:
 
 
 def _as_dict(value: Any) -> dict[Any, Any]:
-    """Mappings of any kind, for json, which writes dicts alone."""
+    """Turn any mapping into a dict, the only one that `json` writes."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError

@@ -1,4 +1,4 @@
-"""Who hangs from whom among guessed tokens."""
+"""The shape of a tree of guessed tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT: Final = -1
 
 @dataclass(frozen=True)
 class Tree:
-    """Who hangs from whom. A chain is a tree with one branch."""
+    """The parent of each node; `ROOT` is a parent, but no node. A chain has one branch."""
 
     parents: tuple[int, ...]
 
@@ -28,7 +28,7 @@ class Tree:
     @staticmethod
     @lru_cache(maxsize=64)
     def chain(length: int) -> Tree:
-        """One object per length, so that what it caches is worked out once."""
+        """A chain; one object per length, so that its cached properties are computed once."""
         return Tree(tuple(range(ROOT, length - 1)))
 
     def __len__(self) -> int:
@@ -61,7 +61,7 @@ class Tree:
         return self._children.get(node, ())
 
     def deepest(self, node: int) -> int:
-        """The first of the deepest nodes below `node`; itself if it is a leaf."""
+        """The first of the deepest nodes below `node`, or `node` itself if it is a leaf."""
         best, inside = node, {node}
         for child, parent in enumerate(self.parents):
             if parent in inside:
@@ -71,7 +71,7 @@ class Tree:
         return best
 
     def path_to(self, node: int) -> tuple[int, ...]:
-        """The nodes from the root's child down to `node`, itself included; () for the root."""
+        """The nodes from the root's child down to `node`, both included; () for the root."""
         if self.is_chain:
             return tuple(range(node + 1))
         path: list[int] = []

@@ -1,4 +1,4 @@
-"""What one round yields."""
+"""What one round emits, and how each token came about."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from forerun.types.proposal import Proposal
 class Origin(StrEnum):
     """How an emitted token came about."""
 
-    ACCEPTED = "accepted"  # a guess that stays
+    ACCEPTED = "accepted"  # a guess that was accepted
     RECOVERED = "recovered"  # the target's own token at the first miss
-    BONUS = "bonus"  # the extra token after a full accept
+    BONUS = "bonus"  # the extra token after all guesses were accepted
     PLAIN = "plain"  # nothing was guessed
 
 
 class Verdict(NamedTuple):
-    """What one round yields: the accepted path, the final token, and how each came about.
+    """What one round emits: the tokens of the accepted path, then a final one.
 
-    `final` is None when the output ended inside the accepted path, so that no final token was
+    `final` is None if the output ended inside the accepted path, so that no final token was
     emitted.
     """
 
@@ -30,7 +30,7 @@ class Verdict(NamedTuple):
 
     @classmethod
     def reached(cls, proposal: Proposal, node: int, final_token: int) -> Verdict:
-        """The verdict that accepts everything down to `node` and then emits `final_token`."""
+        """The verdict that accepts all guesses down to `node` and then emits `final_token`."""
         if not proposal.tokens:
             return cls((), (int(final_token),), Origin.PLAIN)
         tree = proposal.tree

@@ -1,4 +1,4 @@
-"""Which guesses are accepted. Pure functions of (p, proposal, noise): no request, no cache."""
+"""Which guesses are accepted: pure functions of (p, proposal, noise), without request or cache."""
 
 from forerun.verify.coupled import coupled
 from forerun.verify.greedy import greedy

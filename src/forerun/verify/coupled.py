@@ -1,4 +1,4 @@
-"""Coupled acceptance, the default: same noise, same tokens, with or without speculation.
+"""Coupled acceptance, the default: the same tokens with and without speculation.
 
 The target's token at position t is argmax(logit + gumbel(seed, t, token)). It does not depend on
 the proposal, so speculation cannot change it. The literature knows this as drafter-invariant
@@ -25,11 +25,11 @@ def coupled(
     choose: Callable[[Logits, NoiseT, int], int] = gumbel_argmax,
     drawn: Drawn = none_drawn,
 ) -> Verdict:
-    """Judge a proposal whose root's children stand at absolute `position`.
+    """Judge a proposal whose first guesses are for absolute `position`.
 
     `logits_at(node)` are the served logits [V] after `node`. At temperature 0 they leave one
-    candidate and this is greedy matching. `choose` is `gumbel_argmax`, or a kernel's equal of it;
-    `drawn` are its results where a kernel set has drawn them with the pass.
+    candidate, and this is greedy matching. `choose` is `gumbel_argmax`, or a kernel's equal of it;
+    `drawn` gives its results for nodes whose tokens were drawn with the pass.
     """
 
     def target_token(node: int) -> int:

@@ -12,5 +12,8 @@ from forerun.verify.matching import Drawn, match, none_drawn
 def greedy(
     proposal: Proposal, logits_at: Callable[[int], FloatArray], drawn: Drawn = none_drawn
 ) -> Verdict:
-    """Temperature 0 by itself: the lowest id among equals, no noise, no q."""
+    """Judge a proposal at temperature 0: ties go to the lowest id, no noise and no q are needed.
+
+    `logits_at(node)` [V] need only have the right argmax; `drawn` is as for `coupled`.
+    """
     return match(proposal, lambda node: checked_argmax(logits_at(node)), drawn)

@@ -1,8 +1,8 @@
 """Lenient acceptance (Leviathan et al. 2023, A.5): LOSSY, off unless asked for by name.
 
-It accepts more guesses and in exchange bounds, rather than keeps, the law: with lenience l no
-token is emitted with probability above p/l. At temperature 0, where p is one-hot, it looks at the
-distribution before the argmax and lets a guess pass when it is nearly as probable as the best.
+It accepts more guesses, and in exchange it only bounds the law instead of keeping it: with lenience
+l no token is emitted with probability above p/l. At temperature 0, where p is one-hot, it uses the
+distribution before the argmax, and accepts a guess that is nearly as probable as the best token.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def lenient(
     round_idx: int,
     lenience: float,
 ) -> Verdict:
-    """Rejection with l·q in the test: accept x iff u < p(x) / (l·q(x))."""
+    """Judge a proposal by rejection with l·q in the test: accept x iff u < p(x) / (l·q(x))."""
     _check(lenience)
     return walk(proposal, probs_at, noise, round_idx, lenience)
 
@@ -32,7 +32,8 @@ def lenient(
 def lenient_greedy(
     proposal: Proposal, probs_at: Callable[[int], Probs], lenience: float
 ) -> Verdict:
-    """Temperature 0: accept the best guess x with p(x) ≥ l·max(p), else emit the argmax.
+    """Judge a proposal at temperature 0: accept the best guess x if p(x) ≥ l·max(p), else emit the
+    argmax.
 
     `probs_at(node)` is p before it is made one-hot.
     """
@@ -49,7 +50,7 @@ def lenient_greedy(
 
 
 def bound(lenience: float) -> float:
-    """How many times its true probability a token may be emitted with, at most."""
+    """Return by which factor, at most, a token's probability may exceed its true one."""
     _check(lenience)
     return 1 / lenience
 

@@ -1,6 +1,6 @@
-"""Acceptance by identity: a guess is accepted iff it *is* the token the target chose.
+"""Acceptance by identity: a guess is accepted iff it *is* the token that the target chooses.
 
-Coupled and greedy acceptance are this one walk; they differ in how the target chooses.
+Coupled and greedy acceptance share this walk and differ only in how the target chooses.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from forerun.types import ROOT, Proposal, Verdict
 
-Drawn = Callable[[int], int | None]  # the token after a node, where someone has drawn it already
+Drawn = Callable[[int], int | None]  # the token after a node, if it was drawn with the pass
 
 
 def none_drawn(_node: int) -> None:
@@ -19,11 +19,11 @@ def none_drawn(_node: int) -> None:
 def match(
     proposal: Proposal, target_token: Callable[[int], int], drawn: Drawn = none_drawn
 ) -> Verdict:
-    """Walk down while the target's own token is among the guesses.
+    """Walk down the tree while the target's own token is among the guesses.
 
-    `target_token(node)` is the token the target puts after `node`; it is asked only along the
-    accepted path, and only where the token is not drawn yet. What comes out is the target's own
-    sequence, whatever was guessed.
+    `target_token(node)` returns the token that the target puts after `node`. It is called only
+    along the accepted path, and only where `drawn` has no token. The emitted tokens are the
+    target's own, whatever was guessed.
     """
     node = ROOT
     while True:
@@ -37,7 +37,7 @@ def match(
 
 
 def match_drawn(proposal: Proposal, tokens: Sequence[int]) -> Verdict:
-    """The same, where the token after the root and those after all nodes are drawn already."""
+    """As `match`, given the target's `tokens` [1 + N] after the root and after every node."""
     node = ROOT
     if proposal.tree.is_chain:
         num_accepted = 0

@@ -1,9 +1,9 @@
 """Rejection acceptance: exact in law, with more guesses accepted than coupling allows.
 
-At each node the guesses drawn below it are tried in the order drawn, each against its own q:
-accept x with probability min(1, p(x)/q(x)); on a miss, norm(max(0, p − q)) is left to sample
-(Leviathan et al. 2023; for siblings Miao et al. 2024, SpecInfer). A chain is one try per node; K
-siblings are K tries; a tree walks down.
+At each node the guesses below it are tried in the order drawn, each against its own q: accept x
+with probability min(1, p(x)/q(x)); on a miss, go on with norm(max(0, p − q)) in place of p
+(Leviathan et al. 2023; for siblings Miao et al. 2024, SpecInfer). A chain has one try per node,
+and K siblings have K tries.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def rejection(
 ) -> Verdict:
     """Judge a proposal; the emitted tokens have the target's law.
 
-    `probs_at(node)` is p [V] after `node`, asked only along the accepted path.
+    `probs_at(node)` returns p [V] after `node`; it is called only along the accepted path.
     """
     return walk(proposal, probs_at, noise, round_idx, lenience=1.0)
 
@@ -37,7 +37,8 @@ def walk(
     round_idx: int,
     lenience: float,
 ) -> Verdict:
-    """The walk down the tree; below 1, `lenience` shrinks q in the test and is lossy."""
+    """Walk down the tree until no guess is accepted. `lenience` below 1 scales q in the test down,
+    which is lossy."""
     node = ROOT
     while True:
         probs_p = probs_at(node)
@@ -57,7 +58,8 @@ def _try_guesses(
     round_idx: int,
     lenience: float,
 ) -> tuple[int | None, Probs]:
-    """The first guess below `node` that holds, or None with what is left to sample from."""
+    """Return the first guess below `node` that is accepted, or None, and the p that is left: after
+    misses, the residual to sample from."""
     for draw_idx, guess in proposal.draws_below(node):
         token = proposal.tokens[guess.node]
         probs_q = law_of(guess, token, len(probs_p))
@@ -69,7 +71,7 @@ def _try_guesses(
 
 
 def law_of(guess: Draw, token: int, vocab_size: int) -> Probs:
-    """The q [V] this guess was drawn from; a guess without one was picked, a point mass."""
+    """Return the q [V] that a guess was drawn from: a point mass if it was picked."""
     if guess.probs_q is None:
         if token >= vocab_size:
             raise InvalidProposal(f"token {token} was guessed; ids end at {vocab_size - 1}.")
@@ -82,7 +84,7 @@ def law_of(guess: Draw, token: int, vocab_size: int) -> Probs:
 
 
 def residual(probs_p: Probs, probs_q: Probs) -> Probs:
-    """norm(max(0, p − q)); where p equals q up to rounding nothing is left, and p stands."""
+    """Return norm(max(0, p − q)), or p itself if it equals q up to rounding and nothing is left."""
     left: Probs = np.maximum(probs_p - probs_q, 0.0)
     total = left.sum()
     return left / total if total > 0 else probs_p

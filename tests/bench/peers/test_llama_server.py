@@ -132,7 +132,7 @@ def test_the_built_server_is_taken_where_it_is(
     built.write_text("")
     assert peer_options(peers="llamacpp").server() == built
     assert peer_options(peers="llamacpp", llama_server="wheel").server() is None
-    with pytest.raises(InvalidOption, match="is no file; run `make peers`"):
+    with pytest.raises(InvalidOption, match="is not a file; run `make peers`"):
         peer_options(peers="llamacpp", llama_server="elsewhere")
 
 

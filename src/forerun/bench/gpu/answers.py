@@ -1,4 +1,4 @@
-"""A real model through `LLM`: seconds of a token with all host work, and bits on and off."""
+"""A real model through `LLM`: seconds per token with all host work, and equal tokens."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NUM_REPEATS: Final = 5
 
 
 def measure_answers(load: Callable[[], LLM], progress: Callable[[str], None]) -> dict[str, Any]:
-    """`load` gives a model without speculation, of which a whole batch runs at once."""
+    """Measure answers; `load` returns a model without speculation, with room for a whole batch."""
     progress("loading the model")
     began = time.perf_counter()
     plain = load()
@@ -55,7 +55,7 @@ def measure_answers(load: Callable[[], LLM], progress: Callable[[str], None]) ->
     }
     progress("comparing tokens")
     cells = list(small_proof(plain).run())
-    drawing = getattr(plain.model.kernels, "drawing", None)  # the processor has none
+    drawing = getattr(plain.model.kernels, "drawing", None)  # the CPU kernels have none
     return found | {
         "num_runs": len(cells),
         "num_different": sum(cell.first_difference is not None for cell in cells),
@@ -69,7 +69,7 @@ def _chat(llm: LLM, text: str) -> list[int]:
 
 
 def small_proof(plain: LLM) -> Proof:
-    """Drafters that need no other model; `forerun proof --device cuda` runs thousands."""
+    """Return a proof with drafters that need no other model; `forerun proof` runs thousands."""
     methods = ["suffix", "prompt_lookup", "own_layers", "random"]
     num_layers = max(1, plain.model.num_layers // 8)
     shared = {"method": "choice", "methods": methods, "num_layers": num_layers}
@@ -80,7 +80,7 @@ def small_proof(plain: LLM) -> Proof:
 def _seconds_per_token(
     llm: LLM, text: str, sampling: dict[str, Any] = _SAMPLINGS[0], num_requests: int = 1
 ) -> float:
-    """Of one answer, while `num_requests` of them are made side by side."""
+    """Return the seconds per token of one answer, with `num_requests` running concurrently."""
     params = SamplingParams(max_tokens=_NUM_TIMED, ignore_eos=True, **sampling)
     prompt, seconds = _chat(llm, text), []
     for _ in range(_NUM_REPEATS + 1):

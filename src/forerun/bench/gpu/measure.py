@@ -28,23 +28,23 @@ def measure_gpu(
     start: Sequence[str],
     progress: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Bandwidth first, then numerics, then each shape, then a real model where there is one, how
-    long `forerun` with the arguments `start` takes to its first token, and kernels one by one.
+    """Measure bandwidth, numerics, each shape, a real model if `load` is given, the time to first
+    token of `forerun` with the arguments `start`, and single kernels, in this order.
 
-    `packed` kernels hold weights as int8, and the 3b shape is measured with them too. After ^C,
-    what there is; without the bandwidth there is nothing to hold it against.
+    The 3b shape is also measured with the kernels `packed`, which hold weights as int8. ^C keeps
+    what was measured, once the bandwidth is known: the rest is compared with it.
     """
     progress("reading memory")
     speed = median(kernels.read_speed() for _ in range(_NUM_READS))
     found: list[dict[str, Any]] = []
-    benches: list[ShapeBench] = []  # of what is found
+    benches: list[ShapeBench] = []  # one for each of `found`
     numerics, answers, oracle, starts, is_complete = None, None, None, None, False
     try:
         progress("comparing logits")
         numerics = measure_numerics(kernels)
         for name in shapes:
             progress(f"measuring the {name} shape")
-            spoiled = 0.0 if name == "3b" else 1 - ALPHA  # the others draft for it
+            spoiled = 0.0 if name == "3b" else 1 - ALPHA  # the other shapes draft for it
             bench, measured = measure_shape(kernels, name, speed, spoiled)
             benches.append(bench)
             found.append(measured)

@@ -1,4 +1,4 @@
-"""Logits of a small model on the device, against those of the reference kernels in float32."""
+"""Compare a small model's logits on the device with the reference kernels' in float32."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _CONFIG: Final = ModelConfig(
     max_len=max(PLACES),
 )
 _CHUNK_LEN: Final = 256
-# ‖found − exact‖ / ‖exact‖ of a row. Packing the weights alone makes up to 0.026 of it.
+# ‖found − exact‖ / ‖exact‖ of a row; of it, packed weights alone cause up to 0.026.
 _BOUNDS: Final = {"bfloat16": 0.03, "float16": 0.004, "float32": 3e-5}
 _FOR_PACKING: Final = 0.04
 
 
 def measure_numerics(kernels: CudaKernels) -> dict[str, Any]:
-    """Against the reference kernels, which pack nothing."""
+    """Return the relative errors against the reference kernels, which pack nothing."""
     checkpoint = SyntheticCheckpoint(_CONFIG, added=1.0)
     tokens = np.random.default_rng(7).integers(0, _CONFIG.vocab_size, max(PLACES)).tolist()
     exact, found = (_logits(checkpoint, ks, tokens) for ks in (ReferenceKernels(), kernels))
@@ -55,7 +55,7 @@ def measure_numerics(kernels: CudaKernels) -> dict[str, Any]:
 def _logits(
     checkpoint: SyntheticCheckpoint, kernels: Kernels, tokens: list[int]
 ) -> npt.NDArray[np.float32]:
-    """At each of `PLACES`."""
+    """Return the logits at each of `PLACES`."""
     model = LlamaModel.load(checkpoint, kernels)
     cache = model.new_cache(-(-len(tokens) // 16), 16)
     table = cache.new_table()

@@ -1,7 +1,7 @@
-"""The engine at a given acceptance: with a draft model that is wrong so often, and with an oracle
-that costs nothing.
+"""The engine at a given acceptance rate: with a draft model that is wrong that often, and with an
+oracle that costs nothing.
 
-Everything is what serves: scheduler, drafting, one pass, draws, verdicts, commit.
+All parts are those that serve requests: scheduler, drafting, pass, draws, verdicts, commit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DRAFTED_DEPTHS: Final = (1, 2, 3, 4)
 _CONTEXT_LEN: Final = 128
 _NUM_TOKENS: Final = 200
 _NUM_REPEATS: Final = 4
-_NUM_SPOILED: Final = 4  # runs of an answer with an oracle, each spoiled elsewhere: luck evens out
+_NUM_SPOILED: Final = 4  # oracle runs per answer, each spoiled at other places, to even out luck
 _PARAMS: Final = SamplingParams(temperature=0, max_tokens=_NUM_TOKENS, ignore_eos=True)
 _MAX_LEN: Final = 512
 
@@ -43,8 +43,8 @@ _MAX_LEN: Final = 512
 def measure_oracle(
     models: Mapping[str, LlamaModel], target: str, draft: str | None
 ) -> dict[str, Any]:
-    """Seconds of a token of the `target` shape: plain, with an oracle that costs nothing, and with
-    a model of the `draft` shape, `1 - ALPHA` of whose tokens are spoiled."""
+    """Return the seconds per token of the `target` shape: plain, with an oracle that costs nothing,
+    and with a draft model of the `draft` shape, of whose tokens a share of `1 - ALPHA` is wrong."""
     bench = _Bench(models[target])
     oracle = bench.measure(Oracle(bench.answers), DEPTH, _NUM_SPOILED)
     found: dict[str, Any] = {
@@ -79,8 +79,8 @@ class Oracle:
         return int(self._is_open)
 
     def begin(self, request: RequestView) -> None:
-        """Which guesses are wrong is settled here, so that to make them takes no time: whatever
-        comes behind a wrong one is not looked at, and guessed again."""
+        """Choose the wrong guesses here, so that guessing takes no time. A wrong place stays wrong:
+        what follows it is not verified in that round, and guessed again later."""
         answer = self.answers[tuple(request.prompt)]
         is_bad = self._rng.random(len(answer)) >= ALPHA
         pairs = zip(answer, is_bad.tolist(), strict=True)
@@ -92,7 +92,7 @@ class Oracle:
         return [Proposal.chain(self._guesses[num_known : num_known + budget.depth])]
 
     def commit(self, request: RequestView, verdict: Verdict) -> None:
-        """The answer was known before."""
+        """Do nothing: the answer is known."""
 
     def end(self, request: RequestView) -> None:
         del request
@@ -109,7 +109,7 @@ class _Run(NamedTuple):
 class _Bench:
     def __init__(self, model: LlamaModel) -> None:
         self.vocab_size = model.config.vocab_size
-        # The head's ids lie past this vocabulary, so they spell nothing.
+        # The model's ids lie beyond this vocabulary, so they decode to nothing.
         backend = tokenizers.Tokenizer(tokenizers.models.WordLevel({"?": 0}, unk_token="?"))
         self._tokenizer = Tokenizer(backend, TokenizerTraits(Spelling.BYTE_LEVEL))
         self._target = Target(model, self._tokenizer, None)
@@ -129,8 +129,8 @@ class _Bench:
         return Engine(core)
 
     def _run(self, engine: Engine, prompt: tuple[int, ...]) -> _Run:
-        """Timed from the first token on, and until guesses are cut short by the end of the answer:
-        such passes have sizes that would be recorded while the clock runs."""
+        """Run a request, timed from its first token until the end of the answer would cut guesses
+        short: passes of such sizes would be recorded while the clock runs."""
         options = RequestOptions()
         (request,) = InputProcessor(
             self._tokenizer, engine.core, Grammars(self._tokenizer)
@@ -150,7 +150,7 @@ class _Bench:
         return _Run(tuple(request.output), seconds, num_rounds, num_tokens)
 
     def measure(self, drafter: Drafter, depth: int, num_each: int = 1) -> dict[str, Any]:
-        """In turns with plain runs, so many times for each prompt but the first, which warms up."""
+        """Run each prompt but the first, which warms up, `num_each` times, in turns with plain."""
         engines = self._engine(None, 0), self._engine(drafter, depth)
         warming, *others = self._prompts
         for engine in engines:

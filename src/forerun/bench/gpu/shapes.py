@@ -1,4 +1,4 @@
-"""Whole passes of models of known shapes: what they take, and whether a batch changes bits."""
+"""Whole passes of models of known shapes: their time, and whether a batch changes bits."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ _ROOM: Final = 16  # tokens beyond the context, for each request
 def measure_shape(
     kernels: CudaKernels, name: str, read_bytes_per_second: float, spoiled: float = 0.0
 ) -> tuple[ShapeBench, dict[str, Any]]:
-    """For a record: seconds of each of `PASSES`, on the device alone and as a caller sees them. The
-    model's text is spoiled as `SyntheticCheckpoint` says. Its kernels are to be timed at the end of
-    everything: torch's profiler may stay with all launches from then on."""
+    """Return a bench and its record: the seconds of each of `PASSES`, on the device and in all.
+
+    `spoiled` is as in `SyntheticCheckpoint`. Time single kernels only at the very end: torch's
+    profiler may slow down all launches from then on.
+    """
     checkpoint = SyntheticCheckpoint(SHAPES[name], spoiled)
     began = time.perf_counter()
     model = LlamaModel.load(checkpoint, kernels)
@@ -56,7 +58,7 @@ def measure_shape(
 
 
 class ShapeBench:
-    """Requests with a context each, and passes over their next tokens."""
+    """Requests with a context each, to time passes over their next tokens."""
 
     def __init__(self, model: LlamaModel, kernels: CudaKernels) -> None:
         self.model, self._kernels = model, kernels
@@ -79,7 +81,7 @@ class ShapeBench:
         return self.model.forward(Plan.build(zip(spans, tables, strict=True)), self._cache)
 
     def _next(self, num_requests: int, num_tokens: int) -> npt.NDArray[np.float32]:
-        """The logits of a pass over each request's next tokens, which are forgotten after it."""
+        """Return the logits of a pass over each request's next tokens, then forget those tokens."""
         tables = self._tables[:num_requests]
         texts = self._texts[:num_requests, CONTEXT_LEN : CONTEXT_LEN + num_tokens]
         logits = self._forward(tables, texts.tolist())
@@ -88,7 +90,7 @@ class ShapeBench:
         return logits
 
     def time_pass(self, num_requests: int, num_tokens: int) -> dict[str, Any]:
-        self._next(num_requests, num_tokens)  # recorded
+        self._next(num_requests, num_tokens)  # records the pass
         whole = []
         for _ in range(_NUM_REPEATS):
             began = time.perf_counter()
@@ -105,11 +107,11 @@ class ShapeBench:
         }
 
     def kernel_times(self) -> dict[str, dict[str, float]]:
-        """Of a plain pass, which was recorded before."""
+        """Return the times of the kernels of a plain pass, which is recorded already."""
         return self._kernels.kernel_times(lambda: self._next(1, 1))
 
     def _alone(self) -> list[npt.NDArray[np.float32]]:
-        """The first request's next tokens, one pass each, then the other requests' first."""
+        """Return logits of one-token passes: the first request's next tokens, the others' first."""
         table, text = self._tables[0], self._texts[0, CONTEXT_LEN:]
         rows = [self._forward([table], [[int(token)]])[0] for token in text[:8]]
         table.truncate_to(CONTEXT_LEN)
@@ -119,7 +121,7 @@ class ShapeBench:
         return rows
 
     def num_different(self) -> int:
-        """Rows that are not what they are alone, in a verification and in the largest batch."""
+        """Count the rows of a verification and of the largest batch that differ from `alone`."""
         verified = self._next(1, 8)
         batch = self._next(len(self._tables), 1)
         expected = np.stack([*self.alone[:8], self.alone[0], *self.alone[8:]])

@@ -1,4 +1,4 @@
-"""How long `forerun generate` takes to its first token on a GPU, in processes of their own."""
+"""The time to first token of `forerun generate` on a GPU, in fresh processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from forerun.bench.measure.startup import start_once
 
 
 def measure_starts(arguments: Sequence[str]) -> dict[str, Any]:
-    """`cold`: no kernel has been compiled; `warm`: all that the cold one needed have been."""
+    """Time a `cold` start, with no kernel compiled, and then a `warm` one."""
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"TRITON_CACHE_DIR": folder}
         cold, warm = (

@@ -1,4 +1,4 @@
-"""Models of known shapes with random weights, whose texts are known: they count."""
+"""Models of known shapes with random weights that generate known text: they count."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from forerun.models.weights.checkpoint import Tensor
 from forerun.models.weights.layout import required_shapes
 
 SHAPES: Final = {
-    name: replace(read_shape(shape), tie_embeddings=False)  # as many bytes are read
+    name: replace(read_shape(shape), tie_embeddings=False)  # reads as many bytes
     for name, shape in (
         ("1b", "llama-3.2-1b"),
         ("3b", "llama-3.2-3b"),
@@ -33,28 +33,28 @@ _WHISPER: Final = 2.0**-10  # small beside a token's own embedding
 
 @dataclass(frozen=True)
 class SyntheticCheckpoint:
-    """Weights in bfloat16, cut out of one pool of normal numbers at a place of each tensor's own.
+    """Weights in bfloat16, each tensor cut out of one pool of normal numbers at its own place.
 
     Drawing billions of numbers would take longer than the measurement. The head's row for a token
-    is the embedding of the one before it, so that a model counts; `spoiled` tokens, a share of
-    all, are followed by anything else: a draft model that is wrong so often.
+    is the embedding of the token before it, so that the model counts. A share `spoiled` of the
+    tokens is followed by an arbitrary one instead: a draft model that is wrong that often.
     """
 
     config: ModelConfig
     spoiled: float = 0.0
-    added: float = _WHISPER  # what layers add, beside what others do
+    added: float = _WHISPER  # scale of what layers add to the residual stream
     seed: int = 0
 
     @cached_property
     def _pools(self) -> dict[bool, npt.NDArray[np.uint16]]:
-        """By whether layers add it to what they were given."""
+        """The pools by whether a tensor's output is added to the residual stream."""
         rng = np.random.default_rng(self.seed)
         floats = rng.standard_normal(_POOL_LEN, np.float32) / np.sqrt(self.config.hidden_size)
         return {False: _bfloat16(floats), True: _bfloat16(self.added * floats)}
 
     @cached_property
     def _places(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Where, in the pool, each token's rows of the embedding and of the head begin."""
+        """Where in the pool each token's rows of the embedding and of the head begin."""
         num, rng = self.config.vocab_size, np.random.default_rng(self.seed)
         embedded, other = rng.choice(_POOL_LEN, (2, num), replace=False)
         is_spoiled = rng.random(num) < self.spoiled
@@ -66,7 +66,7 @@ class SyntheticCheckpoint:
 
     @property
     def num_read(self) -> int:
-        """Weights that a plain pass reads: every matrix once, and of the embedding one row."""
+        """The weights that a plain pass reads: each matrix once, but an untied embedding hardly."""
         shapes = self._shapes.items()
         skipped = () if self.config.tie_embeddings else ("model.embed_tokens.weight",)
         return sum(int(np.prod(s)) for name, s in shapes if len(s) > 1 and name not in skipped)
@@ -101,11 +101,11 @@ class SyntheticCheckpoint:
 
 
 def _bfloat16(floats: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
-    """Twice, so that all of it follows any place in its first half."""
+    """Return the numbers twice in a row, so that as many follow any place in the first half."""
     high = (floats.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
     return np.concatenate((high, high))
 
 
 def hash_of(name: str) -> int:
-    """The same in every process."""
+    """Return a hash that is the same in every process."""
     return zlib.crc32(name.encode())

@@ -1,1 +1,1 @@
-"""One thing at a time, measured: answers, passes, products, starts, texts."""
+"""Measurements of single things: answers, passes, products, starts, texts."""

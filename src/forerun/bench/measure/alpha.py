@@ -1,8 +1,8 @@
-"""α, measured as the paper does (§4.2): over tokens that the target generated itself.
+"""The acceptance rate α, measured as in the paper (§4.2): over text that the target generated.
 
-β at a prefix is computed from the two laws, not from draws; α is its mean. q is the law that the
-drafter would draw its next guess from: counts for n-grams, the served law for draft models, a
-point mass for what it copies.
+β at a prefix is computed from the distributions p and q, not from draws; α is its mean. q is what
+the drafter would draw its next guess from: counts for n-grams, the served distribution for draft
+models, a point mass for copied tokens.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class TargetText:
     model: LlamaModel | None = None  # for drafters that look at its hidden states
 
     def law(self, idx: int, params: SamplingParams) -> Probs:
-        """p before token `idx`, as served."""
+        """Return p before token `idx`, as served."""
         return served_probs(self.logits[idx], params, Context(self.prompt, self.output[:idx]))
 
 
 @dataclass
 class AlphaSums:
-    """β summed over the prefixes of many texts, one list per text."""
+    """The values of β at the prefixes of many texts, one list per text."""
 
     rejection: list[list[float]] = field(default_factory=list)
     coupled: list[list[float]] = field(default_factory=list)
     lenient: dict[float, list[list[float]]] = field(default_factory=dict)
-    num_silent: int = 0  # prefixes at which the drafter had nothing to say
+    num_silent: int = 0  # prefixes at which the drafter guessed nothing
 
     @property
     def num_guessed(self) -> int:
@@ -58,7 +58,7 @@ class AlphaSums:
 
 
 def target_text(llm: LLM, prompt: Sequence[int], params: SamplingParams) -> TargetText:
-    """Let the target answer, then score the answer once more, all positions at a time."""
+    """Let the target answer, then compute the logits of all positions of the answer."""
     output = llm.generate(list(prompt), params)[0].outputs[0].token_ids
     logits = text_logits(llm.model, prompt, output).astype(np.float64)
     assert params.seed is not None, "a text is reproducible"
@@ -68,7 +68,7 @@ def target_text(llm: LLM, prompt: Sequence[int], params: SamplingParams) -> Targ
 def add_text(
     sums: AlphaSums, text: TargetText, drafter: Drafter, lenience: Sequence[float], idx: int
 ) -> None:
-    """Ask the drafter at every prefix of `text`; add up how often its guess would be accepted."""
+    """Ask the drafter at every prefix of `text`; append the chances that its guess is accepted."""
     for bucket in (sums.rejection, sums.coupled):
         bucket.append([])
     for factor in lenience:
@@ -84,9 +84,9 @@ def add_text(
 
 
 def _laws(text: TargetText, drafter: Drafter, idx: int) -> Iterator[tuple[Probs, Probs | None]]:
-    """(p, q) before each token of the text; q is None where the drafter is silent.
+    """Yield (p, q) before each token of the text; q is None where the drafter guesses nothing.
 
-    Under `rejection` a drafter tells the law it drew from, so that is how it is asked.
+    The drafter is asked under `rejection`, since it then records the q that it drew from.
     """
     params = text.params.with_(acceptance=Acceptance.REJECTION)
     known = KnownText(idx, text.prompt, params, text.seed)
@@ -109,7 +109,7 @@ def _law_q(proposal: Proposal, vocab_size: int) -> Probs | None:
 
 
 def _lenient(text: TargetText, position: int, law_p: Probs, law_q: Probs, factor: float) -> float:
-    """A.5. At temperature 0 a guess is accepted where p(x) ≥ l·max(p), before p is sharpened."""
+    """Return β of A.5. At temperature 0 it accepts where p(x) ≥ l·max(p), p before sharpening."""
     if text.params.temperature > 0:
         return beta_lenient(law_p, law_q, factor)
     soft = text.law(position, text.params.with_(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0))
@@ -118,7 +118,7 @@ def _lenient(text: TargetText, position: int, law_p: Probs, law_q: Probs, factor
 
 
 def interval(betas: Sequence[Sequence[float]], seed: int) -> Interval | None:
-    """The mean over all prefixes; texts, not tokens, are drawn again for its interval."""
+    """Return the mean over all prefixes; its bootstrap interval resamples texts, not tokens."""
     sums = np.array([sum(row) for row in betas if row])
     counts = np.array([len(row) for row in betas if row])
     if not len(counts):

@@ -1,4 +1,4 @@
-"""An interval for the median of paired ratios, without assuming their law."""
+"""Bootstrap intervals for medians, without assuming a distribution."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EDGES: Final = (2.5, 97.5)
 
 @dataclass(frozen=True)
 class Interval:
-    """A median and where it lies with 95 % confidence."""
+    """A median and its 95 % confidence interval, from `num` values."""
 
     median: float
     low: float
@@ -24,7 +24,7 @@ class Interval:
 
 
 def median_interval(values: Sequence[float], seed: int) -> Interval | None:
-    """Percentile bootstrap of the median; None without values."""
+    """Return the percentile bootstrap of the median; None without values."""
     if not values:
         return None
     sample = np.asarray(values, dtype=np.float64)
@@ -35,7 +35,7 @@ def median_interval(values: Sequence[float], seed: int) -> Interval | None:
 
 
 def interval_record(values: Sequence[float], seed: int) -> dict[str, Any] | None:
-    """The interval of their median, as a record has it."""
+    """Return the interval of the median, as in records."""
     found = median_interval(values, seed)
     return None if found is None else asdict(found)
 
@@ -51,7 +51,7 @@ class Quantiles(TypedDict):
 
 
 def quantiles_ms(seconds: Sequence[float]) -> Quantiles | None:
-    """In milliseconds."""
+    """Return the quantiles in milliseconds; None without values."""
     if not seconds:
         return None
     p50, p95, p99 = np.percentile(np.asarray(seconds) * 1000, (50, 95, 99)).tolist()

@@ -1,4 +1,4 @@
-"""Who takes part in a side-by-side run: ways to answer the same prompt."""
+"""Contenders of a side-by-side run: ways to answer the same prompt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT: Final = "default"
 
 
 class Contender(Protocol):
-    """Something that answers. `about` goes into the record."""
+    """Answers prompts; `about` goes into the record."""
 
     @property
     def name(self) -> str: ...
@@ -27,13 +27,13 @@ class Contender(Protocol):
     def answer(
         self, prompt: Sequence[int], max_tokens: int, asked: BenchPrompt | None = None
     ) -> TimedRun:
-        """`prompt` are the tokens of what is `asked`, which may say what an answer must be."""
+        """Answer `prompt`, the tokens of `asked`, which may give the answer a schema or tools."""
         ...
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Forerun itself, with one kind of speculation or with none."""
+    """Forerun with one kind of speculation, or with none."""
 
     name: str
     llm: LLM
@@ -52,7 +52,7 @@ class Engine:
     def answer(
         self, prompt: Sequence[int], max_tokens: int, asked: BenchPrompt | None = None
     ) -> TimedRun:
-        """From an empty cache: what earlier prompts began with is computed again."""
+        """Answer from an empty prefix cache."""
         self.llm.reset_prefix_cache()
         params = self.params.with_(max_tokens=max_tokens)
         if asked is not None and asked.tools:
@@ -67,7 +67,7 @@ class Engine:
 def engines(
     llm: LLM, configs: Mapping[str, SpeculativeConfig | None], params: SamplingParams, clock: Clock
 ) -> list[Engine]:
-    """One contender per config, all on the same loaded weights; `plain` is always the first."""
+    """Return one contender per config, all on the same weights; `plain` is the first."""
     named = {PLAIN: None, **configs}
     return [
         Engine(name, llm.with_speculation(config), config, params, clock)
@@ -78,7 +78,7 @@ def engines(
 def fixed_depths(
     methods: Sequence[str], depths: Sequence[int], options: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, SpeculativeConfig]:
-    """Every method at every fixed depth; `options` are further keys of some, such as `model`."""
+    """Return every method at every depth; `options` has further keys of methods, like `model`."""
     return {
         f"{method}:{depth}": fixed_depth(method, depth, options.get(method, {}))
         for method in methods
@@ -87,12 +87,12 @@ def fixed_depths(
 
 
 def fixed_depth(method: str, depth: int, options: Mapping[str, Any]) -> SpeculativeConfig:
-    """No controller between the method and its depth."""
+    """Return a config in which no controller changes the depth."""
     fixed = {"num_speculative_tokens": depth, "adaptive": False}
     return SpeculativeConfig.from_dict({"method": method, **fixed, **options})
 
 
 def own_options(given: SpeculativeConfig | None, num_layers: int | None) -> dict[str, Any]:
-    """What is given for single methods."""
+    """Return the options that are given for single methods."""
     found = {} if given is None else {name: given.own_options(name) for name in given.parts}
     return found if num_layers is None else found | {"own_layers": {"num_layers": num_layers}}

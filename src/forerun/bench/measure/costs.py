@@ -1,4 +1,4 @@
-"""c and v, measured: what a guess and a longer pass cost on this machine, in plain passes."""
+"""Measure c and v: the cost of a guess and of a longer pass, in plain passes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from forerun.types import SamplingParams
 
 _PARAMS: Final = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
 _REPEATS: Final = 4
-_ROUNDS: Final = 4  # a repeat
+_ROUNDS: Final = 4  # per repeat
 
 
 def measure_passes(
     llm: LLM, prompt: Sequence[int], depths: Sequence[int], clock: Clock
 ) -> dict[int, float]:
-    """Seconds of a pass over γ guesses, γ = 0 among them.
+    """Return the seconds of a pass over γ guesses, for γ = 0 and each depth.
 
-    Random guesses cost nothing to make and are hardly ever accepted, so a round is the pass alone,
-    with everything around it that a plain round has too.
+    Random guesses cost nothing to make and are hardly ever accepted, so a round takes the time of
+    the pass, plus the overhead that a plain round also has.
     """
     depths = [depth for depth in depths if depth > 0]
     plain = llm.with_speculation(None)
@@ -51,7 +51,7 @@ def measure_draft_step(
     clock: Clock,
     cache_dir: Path | None,
 ) -> float:
-    """Seconds that one guess takes, the median over the prefixes of a known text."""
+    """Return the seconds of one guess: the median over the prefixes of a known text."""
     drafter = drafter_for(llm, config, cache_dir)
     text = KnownText(0, tuple(prompt), _PARAMS, seed=0)
     depth = config.depth
@@ -73,9 +73,9 @@ def costs_by_contender(
     clock: Clock,
     cache_dir: Path | None,
 ) -> dict[str, Costs]:
-    """For each contender that speculates, what its guesses and its passes cost.
+    """Return the costs of guesses and passes of each contender that speculates.
 
-    `choice` is left out: its drafters cost what they cost, so it has no one c to predict from.
+    `choice` is left out: its drafters differ in cost, so it has no single c to predict from.
     """
     deepest = max((c.depth * c.num_branches for c in configs.values()), default=0)
     passes = measure_passes(llm, prompt, _points(deepest), clock)
@@ -94,6 +94,6 @@ def costs_by_contender(
 
 
 def _points(deepest: int) -> list[int]:
-    """Every depth up to 4, then wider steps; straight lines join them."""
+    """Return every depth up to 4, then wider steps; costs in between are interpolated."""
     steps = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128]
     return [*(step for step in steps if step < deepest), deepest] if deepest else []

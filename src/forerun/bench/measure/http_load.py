@@ -1,7 +1,7 @@
-"""Open-loop load on an OpenAI-compatible server: requests arrive when they arrive.
+"""Open-loop load on an OpenAI-compatible server.
 
-Arrivals are a Poisson process and do not wait for answers, so a server that falls behind shows it
-in its times and not in fewer requests.
+Arrivals are a Poisson process and do not wait for answers, so a server that falls behind shows
+longer times, not fewer requests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _QUANTILES: Final = (50, 95)
 
 @dataclass(frozen=True)
 class Answered:
-    """One request. Times are in seconds from its arrival; `error` says why there are none."""
+    """One request, with times in seconds from its arrival, or an `error`."""
 
     arrival_s: float
     first_token_s: float | None
@@ -36,7 +36,7 @@ class Answered:
 
 
 def arrivals(num: int, per_second: float, random: Random) -> list[float]:
-    """Moments of a Poisson process, the first at 0."""
+    """Return the arrival times of a Poisson process, the first at 0."""
     moments = [0.0]
     for _ in range(num - 1):
         moments.append(moments[-1] + random.expovariate(per_second))
@@ -47,7 +47,7 @@ def run_load(
     url: str, bodies: Sequence[dict[str, Any]], moments: Sequence[float]
 ) -> list[Answered]:
     """Send each body at its moment and read its stream; returns when all have ended."""
-    _connect(url)  # refuses what is no address, before anything is sent
+    _connect(url)  # rejects a bad URL before anything is sent
     found: list[Answered | None] = [None] * len(bodies)
     began = time.perf_counter()
 
@@ -105,7 +105,7 @@ def _connect(url: str) -> http.client.HTTPConnection:
 
 
 def load_report(answers: Sequence[Answered]) -> dict[str, Any]:
-    """Over the time from the first arrival to the last token."""
+    """Return the report; rates are over the time from the first arrival to the last token."""
     good = [one for one in answers if one.last_token_s is not None]
     ends = [one.arrival_s + (one.last_token_s or 0.0) for one in good]
     seconds = max(ends, default=0.0)

@@ -1,6 +1,6 @@
-"""How fast the CPU kernels are: products of each weight format, for 1 … 16 rows at once.
+"""Time the CPU kernels' products of each weight format, for 1 … 16 rows.
 
-A matrix is larger than the processor's caches, as a model is.
+Each matrix is larger than the processor's caches, like a model.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def measure_kernels(
     matrix_bytes: int = MATRIX_BYTES,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """`rows` must hold 1. After ^C, the whole repeats that there are."""
+    """Return the times of all formats; `rows` must contain 1. ^C keeps the complete repeats."""
     assert 1 in rows, rows
     memory = np.ones(matrix_bytes // 8, np.int64)
     works = {("read", 0): partial(timed, partial(kernels.read, memory), clock)}
@@ -85,7 +85,7 @@ def _as_dict(
 
 
 def _random_blocks(weight_format: str, num_bytes: int) -> npt.NDArray[np.uint8]:
-    """Bytes of 1 … 56: no float among them, of any width, is infinite, and none is tiny."""
+    """Return bytes of 1 … 56: read as floats of any width, none is infinite and none is tiny."""
     rng = np.random.default_rng(len(weight_format))
     row_bytes = PACKINGS[weight_format].row_bytes(_NUM_IN)
     return rng.integers(1, 57, (num_bytes // row_bytes, row_bytes), dtype=np.uint8)
@@ -93,7 +93,7 @@ def _random_blocks(weight_format: str, num_bytes: int) -> npt.NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class _Only:
-    """A source of one tensor."""
+    """A checkpoint with a single tensor."""
 
     only: Tensor
 

@@ -1,7 +1,7 @@
-"""Two kernel sets on the same text: where would the second have chosen another token?
+"""Compare two kernel sets on the same text: where would the second have chosen another token?
 
-Teacher-forced: the first writes greedily, then each scores prompt and text at once. So a near tie
-that rounding decides is seen as one place, and not as everything that follows from it.
+Teacher-forced: the first set generates greedily, then each scores prompt and text at once. A near
+tie that rounding decides then counts as one place, not as everything that follows from it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from forerun.types import FloatArray, SamplingParams
 
 @dataclass(frozen=True)
 class Parting:
-    """The first place at which the argmax differs; margins are top-1 less top-2, in logits."""
+    """The first place at which the argmax differs; margins are top-1 − top-2, in logits."""
 
     at: int
     ours: str
@@ -32,7 +32,7 @@ class Parting:
 
 @dataclass(frozen=True)
 class Compared:
-    """`smallest_margin` of the other set, anywhere in the text: how near the nearest tie was."""
+    """One text; `smallest_margin` is the other set's, anywhere in the text: the nearest tie."""
 
     prompt: str
     num_prompt_tokens: int
@@ -45,7 +45,7 @@ class Compared:
 def compare(
     ours: LLM, theirs: LlamaModel, prompts: Sequence[NamedPrompt], num_tokens: int
 ) -> Iterator[Compared]:
-    """`ours` writes `num_tokens` after each prompt; both score what it wrote."""
+    """Let `ours` generate `num_tokens` after each prompt, and score the text with both."""
     params = SamplingParams(temperature=0, max_tokens=num_tokens, ignore_eos=True)
     for prompt in prompts:
         tokens = prompt.encode(ours.tokenizer)
@@ -83,7 +83,7 @@ def _word(llm: LLM, token: int) -> str:
 
 
 def margins_of(logits: FloatArray) -> FloatArray:
-    """Top-1 less top-2 of each row."""
+    """Return top-1 − top-2 of each row."""
     best = np.partition(logits, -2, axis=1)[:, -2:]
     return np.asarray(best[:, 1] - best[:, 0])
 

@@ -1,4 +1,4 @@
-"""What one target pass costs, by its number of tokens: v(γ) of this model on this machine."""
+"""The cost of one target pass by number of tokens: v(γ) of this model on this machine."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MIN_ROUNDS: Final = 2  # for quartiles
 def measure_passes(
     measure: Callable[[int], float], sizes: Sequence[int] = SIZES, num_rounds: int = 15
 ) -> dict[str, Any]:
-    """`measure` runs one pass over so many tokens and says how many seconds it took.
+    """Time passes of each size; `measure` runs a pass over that many tokens, returning seconds.
 
-    `sizes` begin with 1.
+    `sizes` begins with 1.
     """
     works = {size: partial(measure, size) for size in sizes}
     seconds = rounds(works, num_rounds, least=_MIN_ROUNDS)
@@ -29,7 +29,7 @@ def measure_passes(
 
 
 def _row(seconds: Sequence[float], plain: Sequence[float]) -> dict[str, Any]:
-    """`ratio` is the median of ratios taken within a round."""
+    """Return the figures of one size; `ratio` is the median of ratios within a round."""
     low, middle, high = quantiles(seconds, n=4)
     ratio = median(longer / one for longer, one in zip(seconds, plain, strict=True))
     return {"median_s": middle, "quartiles_s": [low, high], "ratio": ratio, "num": len(seconds)}

@@ -1,7 +1,7 @@
-"""Predicted against measured: E[tokens] / (v(γ) + γc) with the α, c and v of this machine.
+"""Predicted against measured speedup: E[tokens] / (v(γ) + γc) with α, c and v of this machine.
 
-A drafter that is silent now and then makes rounds of several depths, so both sums run over the
-rounds that were: Σ E[tokens | α, γ] / Σ (v(γ) + γc). With one depth that is the paper's formula.
+A drafter that sometimes guesses nothing makes rounds of several depths, so both sums run over the
+actual rounds: Σ E[tokens | α, γ] / Σ (v(γ) + γc). With a single depth that is the paper's formula.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TOLERANCE: Final = 0.10
 
 @dataclass(frozen=True)
 class Costs:
-    """In plain passes: c for one guess of a drafter, v for a pass over guesses."""
+    """Costs in plain passes: c of one guess of a drafter, v of a pass over guesses."""
 
     draft_step: float
     verify: VerifyCost
@@ -40,16 +40,16 @@ class Prediction:
     measured: float
     tokens_expected: float  # per pass, from α
     tokens_counted: float
-    reason: str | None  # why the prediction is off, where it is
+    reason: str | None  # why the prediction is off, if it is
 
     @property
     def error(self) -> float:
-        """Relative to what was measured."""
+        """The error relative to the measured value."""
         return self.predicted / self.measured - 1
 
 
 def observed_alpha(passes: Sequence[Pass]) -> float | None:
-    """Guesses accepted ÷ guesses tested: those accepted, and the first miss."""
+    """Return guesses accepted ÷ guesses tested, which are those accepted and the first miss."""
     accepted = sum(p.num_accepted for p in passes)
     missed = sum(p.num_accepted < p.depth for p in passes)
     return accepted / (accepted + missed) if accepted + missed else None
@@ -58,8 +58,8 @@ def observed_alpha(passes: Sequence[Pass]) -> float | None:
 def predict(
     passes: Sequence[Pass], plain: Sequence[Pass], costs: Costs, measured: float
 ) -> Prediction | None:
-    """None where nothing was guessed: then there is nothing to predict. `plain` are the passes
-    of plain decoding on the same prompts."""
+    """Predict the speedup; None if nothing was guessed. `plain` are the passes of plain decoding on
+    the same prompts."""
     alpha = observed_alpha(passes)
     if alpha is None:
         return None
@@ -84,7 +84,7 @@ def predict(
 def _reason(
     prediction: Prediction, passes: Sequence[Pass], plain: Sequence[Pass], costs: Costs, time: float
 ) -> str:
-    """The largest of the three ways to be wrong: tokens, the time of a round, of a plain pass."""
+    """Return the largest of three errors: in tokens, in the time of a round, of a plain pass."""
     round_ms, said_ms = _mean_ms(passes), time * costs.plain_seconds * 1000
     plain_ms, costs_ms = _mean_ms(plain), costs.plain_seconds * 1000
     expected, counted = prediction.tokens_expected, prediction.tokens_counted

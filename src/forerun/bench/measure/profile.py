@@ -1,4 +1,4 @@
-"""Where the time of a plain token goes: the steps of its pass by kind, and Python."""
+"""Where the time of a plain token goes: the steps of its pass, by kind, and Python."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from forerun.sampling import Context, CoupledDraws, Noise
 from forerun.types import Proposal, SamplingParams, Span
 
 _LEAST_READ: Final = 1 << 20  # bytes
-_TOKEN: Final = 7  # any will do
+_TOKEN: Final = 7  # an arbitrary token id
 _WARMING, _IN_A_ROW = 3, 8
 _MIN_ROUNDS: Final = 2  # for quartiles
 _PARAMS: Final = SamplingParams(temperature=1.0, seed=0, ignore_eos=True)
 
 
 class _PlainPass:
-    """A pass over one token after `num_context` others, again and again."""
+    """Repeats a pass over one token after `num_context` others."""
 
     def __init__(self, model: LlamaModel, num_context: int) -> None:
         size = CacheSize.for_requests(1, num_context + 1)
@@ -53,11 +53,11 @@ class _PlainPass:
 def measure_profile(
     llm: LLM, clock: Clock, num_context: int = 256, num_rounds: int = 25
 ) -> dict[str, Any]:
-    """Seconds of a token of `llm.stream`, of its parts, and what each part reads of memory.
+    """Return the seconds of a token of `llm.stream` and of its parts, and the bytes they read.
 
-    Python is what a token takes longer than the compiled steps of its pass: some tokens in a row
-    and as many times all steps in a row, in turns, so it may be less than nothing. It is less than
-    Python runs where other threads work meanwhile.
+    Python's share is the time of a token less that of the compiled steps of its pass. Runs of some
+    tokens and of as many passes take turns, so the difference may be negative; and it is less than
+    the time that Python runs if other threads work meanwhile.
     """
     kernels = llm.model.kernels
     if not isinstance(kernels, CpuKernels):
@@ -66,13 +66,13 @@ def measure_profile(
     one_pass.run()
     kinds = kernels.kinds_of_pass(one_pass.cache.store, num_tokens=1)
     weight_bytes = {kind.name: kind.weight_bytes for kind in kinds if kind.name != WHOLE}
-    # As many bytes as the weights, as often as they are read: caches may hold both, or neither.
+    # As many bytes as the weights, read as often, so that caches treat both alike.
     memory = np.ones(max(sum(weight_bytes.values()), _LEAST_READ) // 8, np.int64)
     params = _PARAMS.with_(max_tokens=_WARMING + _IN_A_ROW + 1)
     prompt = [_TOKEN] * max(1, num_context - _WARMING - _IN_A_ROW // 2)
 
     def token() -> float:
-        """Tokens that were begun early, as others in a row are."""
+        """Return the seconds of a token whose pass began early, as in a running stream."""
         stream = llm.stream(prompt, params)
         for _ in range(_WARMING):
             next(stream)
@@ -84,7 +84,7 @@ def measure_profile(
     works: dict[str, Callable[[], float]] = {
         "token": token,
         "pass": partial(timed, one_pass.run, clock),
-        **{kind.name: partial(in_a_row, kind.run) for kind in kinds},  # a pass sets buffers right
+        **{kind.name: partial(in_a_row, kind.run) for kind in kinds},  # a pass sets their buffers
         "read": partial(in_a_row, lambda: kernels.read(memory)),
     }
     times = rounds(works, num_rounds, least=_MIN_ROUNDS)
@@ -104,12 +104,12 @@ def measure_profile(
 def _report(
     seconds: dict[str, float], shares: list[float], num_bytes: dict[str, int], num_context: int
 ) -> dict[str, Any]:
-    """`shares` are Python's of a token, round by round."""
+    """Return the report; `shares` are Python's shares of a token, round by round."""
     token, forward, read = (seconds.pop(name) for name in ("token", "pass", "read"))
     del seconds[WHOLE]
     low, share, high = quantiles(shares, n=4, method="inclusive")
     steps = token * (1 - share)
-    apart = sum(seconds.values())  # a little more than together, where they disturb each other
+    apart = sum(seconds.values())  # a little more than together if they disturb each other
     parts = {name: taken * min(1, steps / apart) for name, taken in seconds.items()}
     parts |= {"between steps": max(0, steps - apart), "Python": token * share}
     return {

@@ -1,4 +1,4 @@
-"""Works that take turns, so that what disturbs the machine disturbs all of them."""
+"""Interleaved timing: works take turns, so that a disturbance of the machine affects all."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def rounds(
     least: int = 1,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[Name, list[float]]:
-    """The seconds of each work, round by round; a round that warms up comes first.
+    """Return the seconds of each work, round by round, after one round of warm-up.
 
-    After ^C, the whole rounds that there are, if they are `least` or more.
+    ^C keeps the complete rounds, if they are `least` or more.
     """
     found: list[list[float]] = []
     try:

@@ -1,6 +1,6 @@
-"""Interleaved runs: every contender answers a prompt before the next prompt comes.
+"""Interleaved runs: every contender answers a prompt before the next prompt.
 
-Whatever disturbs the machine then disturbs all of them, and ratios are taken within a prompt.
+A disturbance of the machine then affects all of them, and ratios are taken within a prompt.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from forerun.bench.measure.timed_run import TimedRun
 from forerun.bench.prompts.workloads import BenchPrompt, Workload
 from forerun.models.text.tokenizer import Tokenizer
 
-# None of the prompts that are timed: drafters may remember earlier answers.
+# Not one of the timed prompts: drafters may remember earlier answers.
 _WARM_UP: Final = BenchPrompt("warm-up", "Count from one to twenty, in words.")
 
 
@@ -30,7 +30,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """`engines` start with plain; `peers` are asked for exactly as many tokens as plain gave."""
+    """`engines` starts with plain; `peers` are asked for exactly as many tokens as plain gave."""
 
     workloads: Sequence[Workload]
     engines: Sequence[Contender]
@@ -46,14 +46,14 @@ class SideBySide:
         return self.num_pairs * len(self.workloads) * contenders
 
     def warm_up(self) -> Iterator[Contender]:
-        """A short answer from each, untimed: compiles, maps the weights, fills the caches."""
+        """Get a short, untimed answer from each: compiles, maps the weights, fills the caches."""
         prompt = _WARM_UP.encode(self.tokenizer)
         for contender in (*self.engines, *self.peers):
             contender.answer(prompt, min(8, self.max_tokens))
             yield contender
 
     def measure(self) -> Iterator[Measurement]:
-        """Pair by pair over all classes, in an order that is shuffled anew each time."""
+        """Measure pair by pair over all classes, with the contenders in random order."""
         random = Random(self.seed)
         for pair_idx in range(self.num_pairs):
             for workload in self.workloads:

@@ -1,4 +1,4 @@
-"""From the command to the first token, in a process that knows nothing yet."""
+"""The time from the command to the first token, in a fresh process."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from forerun.errors import ForerunError
 
 
 class StartFailed(ForerunError, RuntimeError):
-    """The command that was to be timed did not answer."""
+    """The timed command failed."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """`peak_bytes` counts the mapped weight file, too; None where the system does not tell.
-    `cpu_s`: of all threads, the whole answer long. `loaded_s`: until the weights were in memory."""
+    """One start. `peak_bytes` includes the mapped weight file; None if the system does not tell.
+    `cpu_s` is of all threads, for the whole answer; `loaded_s` is until the weights are loaded."""
 
     first_token_s: float
     whole_s: float
@@ -34,7 +34,7 @@ class Start:
 
 
 def startup_report(starts: Sequence[Start], weight_bytes: int, seed: int) -> dict[str, Any]:
-    """`peak_beyond_weights_bytes` is the most memory of any start, less the weights."""
+    """Return the report; `peak_beyond_weights_bytes` is the largest peak less the weights."""
     peaks = [start.peak_bytes for start in starts if start.peak_bytes is not None]
     return {
         "first_token_s": interval_record([start.first_token_s for start in starts], seed),

@@ -1,4 +1,4 @@
-"""Texts that are known already: what a model says, and what a drafter guesses, at every prefix."""
+"""Teacher forcing: what a model says and what a drafter guesses at every prefix of a text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PASS_TOKENS: Final = 256
 
 @dataclass
 class KnownText:
-    """What a drafter sees of a request whose output is revealed token by token."""
+    """A request as a drafter sees it, whose known output is revealed token by token."""
 
     id: int
     prompt: tuple[int, ...]
@@ -59,13 +59,13 @@ def drafter_for(llm: LLM, config: SpeculativeConfig, cache_dir: Path | None) -> 
 def proposals_along(
     drafter: Drafter, text: KnownText, output: Sequence[int], depth: int, model: LlamaModel | None
 ) -> Generator[Proposal, None, None]:
-    """What the drafter says before each token of `output`, given all tokens before it, and the
-    hidden states that `model` has for them where it looks at any."""
+    """Yield the drafter's proposal before each token of `output`, given the tokens before it and
+    the hidden states of `model` that the drafter taps, if any."""
     drafter.begin(text)
     try:
         states, first = _states(drafter, model, [*text.tokens, *output]), 0
         for token in output:
-            last = len(text.tokens) - 1  # the target has not run the last one
+            last = len(text.tokens) - 1  # the target has not run the last token yet
             if states is not None and last > first:
                 rows = {layer: found[first:last] for layer, found in states.items()}
                 assert isinstance(drafter, TappedDrafter)
@@ -80,7 +80,7 @@ def proposals_along(
 def _states(
     drafter: Drafter, model: LlamaModel | None, tokens: Sequence[int]
 ) -> dict[int, FloatArray] | None:
-    """All that it taps, by layer."""
+    """Return the hidden states of all tokens at the layers that the drafter taps, if any."""
     if not isinstance(drafter, TappedDrafter):
         return None
     assert model is not None, "nobody says what its hidden states are"
@@ -90,7 +90,7 @@ def _states(
 
 
 def text_logits(model: LlamaModel, prompt: Sequence[int], text: Sequence[int]) -> FloatArray:
-    """What the model says before each token of `text`: [len(text), V]."""
+    """Return the model's logits before each token of `text`: [len(text), V]."""
     tokens = [*prompt, *text[:-1]]
     return np.concatenate([np.array(rows) for rows in _passes(model, tokens, len(prompt) - 1)])
 
@@ -98,7 +98,7 @@ def text_logits(model: LlamaModel, prompt: Sequence[int], text: Sequence[int]) -
 def _passes(
     model: LlamaModel, tokens: Sequence[int], first_wanted: int, taps: Taps | None = None
 ) -> Iterator[FloatArray]:
-    """The logits from one token on, chunk by chunk; `taps` has the rows of the last chunk."""
+    """Yield the logits from `first_wanted` on, by chunk; `taps` has the rows of the last chunk."""
     size = CacheSize.for_requests(1, len(tokens))
     cache = model.new_cache(size.num_pages, size.page_size)
     table = cache.new_table()

@@ -21,22 +21,22 @@ class Pass:
     num_guesses: int
     depth: int
     num_accepted: int
-    seconds: float  # since the tokens before
+    seconds: float  # since the tokens of the pass before
 
 
 @dataclass(frozen=True)
 class TimedRun:
-    """`arrivals`: (seconds since the request, tokens that came then). The first ends the prompt."""
+    """`arrivals` are (seconds since the request, new tokens); the first one ends the prompt."""
 
     tokens: tuple[int, ...]
     arrivals: tuple[tuple[float, int], ...]
-    passes: tuple[Pass, ...] = ()  # after the first token; empty where nobody tells
+    passes: tuple[Pass, ...] = ()  # after the first token; empty if not reported
     num_guesses: int = 0
     num_accepted: int = 0
 
     @property
     def seconds(self) -> float:
-        """The whole answer, prompt included."""
+        """The time of the whole answer, prompt included."""
         return self.arrivals[-1][0]
 
     @property
@@ -45,7 +45,7 @@ class TimedRun:
 
     @property
     def num_decoded(self) -> int:
-        """Tokens after the first arrival, which the prompt's pass pays for."""
+        """The tokens after the first arrival, which the prompt's pass computes."""
         return len(self.tokens) - self.arrivals[0][1]
 
     @property
@@ -74,7 +74,7 @@ class TimedRun:
 
 
 def digest(tokens: Sequence[int]) -> str:
-    """Equal digests: the very same tokens."""
+    """Return a short hash; equal digests mean the very same tokens."""
     return hashlib.sha256(",".join(map(str, tokens)).encode()).hexdigest()[:16]
 
 
@@ -86,12 +86,12 @@ def time_stream(
     num_rounds: int | None = None,
     speculation: RequestSpeculation | None = None,
 ) -> TimedRun:
-    """Stream one answer, or its first rounds, and look at the clock whenever tokens come."""
+    """Stream one answer, or its first rounds, and note the time whenever tokens come."""
     began = clock()
     tokens: list[int] = []
     arrivals: list[tuple[float, int]] = []
     passes: list[Pass] = []
-    # A request that is left early ends with its stream.
+    # Closing the stream ends a request that is left early.
     with closing(llm.stream(list(prompt), params, speculation=speculation)) as stream:
         for event in islice(stream, num_rounds):
             at = clock() - began

@@ -1,4 +1,4 @@
-"""Other libraries on the same prompts, each in a process of its own."""
+"""Other libraries on the same prompts, each in its own process."""
 
 from forerun.bench.peers.peer import PEERS, MissingPeer, Peer, PeerContender, open_peer
 

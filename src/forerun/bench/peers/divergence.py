@@ -1,4 +1,4 @@
-"""Where a peer's greedy text leaves ours, and how close the choice was there."""
+"""Where a peer's greedy text first differs from ours, and how close the choice was."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _NUM_SHOWN: Final = 64
 
 @dataclass(frozen=True)
 class Divergence:
-    """At output position `at` we chose `ours`, they `theirs`.
+    """At output position `at` Forerun chose `ours`, and the peer `theirs`.
 
-    `margin` is our log-probability of ours less that of theirs: near 0 is a tie that rounding
-    decides. None where theirs is not even among our best.
+    `margin` is our log-probability of `ours` less that of `theirs`: near 0, rounding decides. None
+    if `theirs` is not among our best tokens.
     """
 
     workload: str
@@ -30,17 +30,17 @@ class Divergence:
 
 
 def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
-    """The first index at which both have a token and the tokens differ."""
+    """Return the first index at which both have a token and the tokens differ."""
     return next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None)
 
 
 def before_end(tokens: Sequence[int], ends: Sequence[int]) -> Sequence[int]:
-    """Without a final end token: peers write on where we stop, and llama.cpp never says one."""
+    """Drop a final end token: peers continue where we stop, and llama.cpp never returns one."""
     return tokens[:-1] if tokens and tokens[-1] in ends else tokens
 
 
 def margin_at(llm: LLM, prefix: Sequence[int], ours: int, theirs: int) -> float | None:
-    """From the target's own logits after `prefix`; one token of plain decoding."""
+    """Return the margin after `prefix`, from one token of plain decoding."""
     params = SamplingParams(temperature=0, max_tokens=1, logprobs=_NUM_SHOWN)
     shown = llm.generate(list(prefix), params)[0].outputs[0].logprobs
     assert shown is not None, "log-probabilities were asked for"

@@ -1,4 +1,4 @@
-"""What llama.cpp's server is asked, and when its tokens come; the same for every build of it."""
+"""Requests to llama.cpp's server, and the times of its tokens; the same for every build."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def complete(address: str, question: dict[str, Any]) -> Answer:
 
 
 def complete_all(address: str, question: dict[str, Any], num_slots: int) -> Answer:
-    """Every slot busy, and always a request that waits for the next free one."""
+    """Answer all prompts with every slot busy, and one request waiting for the next free slot."""
     pairs = zip(question["prompts"], question["num_tokens"], strict=True)
     questions = [{"prompt": prompt, "num_tokens": num} for prompt, num in pairs]
     began = time.perf_counter()
@@ -50,7 +50,7 @@ def complete_all(address: str, question: dict[str, Any], num_slots: int) -> Answ
 
 
 def _events(url: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Server-sent events, as they come."""
+    """Yield server-sent events as they come."""
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(url, json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request) as reply:

@@ -1,6 +1,6 @@
-"""llama.cpp: `llama-server` as it was built, or the generic wheel xllamacpp.
+"""The peer llama.cpp: a built `llama-server`, or the generic wheel xllamacpp.
 
-Plain decoding, and each kind of speculation that needs no weights of its own.
+Its modes are plain decoding and each kind of speculation that needs no weights of its own.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from worker import Answer, Handler, serve  # type: ignore[import-not-found]
 
 PRECISION = "the GGUF's own weights, activations quantised to 8 bits, float16 cache"
 TYPE = "COMMON_SPECULATIVE_TYPE_"
-# Behind a long context it decodes twice as fast without flash attention, and reads prompts slower.
+# Without flash attention it decodes twice as fast at long contexts, and reads prompts slower.
 WITHOUT_FA = "_fa_off"
 START_SECONDS = 300.0
 
 
 class Build(Protocol):
     def about(self) -> Answer:
-        """`build`, `system_info`, `versions` and `modes`."""
+        """Return `build`, `system_info`, `versions` and `modes`."""
 
     def serve(self, mode: str) -> str:
-        """The address of a server; it has one kind of speculation for life."""
+        """Start a server, which has one kind of speculation for life; return its address."""
 
 
 def start(setup: dict[str, Any]) -> tuple[Answer, Handler]:
@@ -54,7 +54,7 @@ def start(setup: dict[str, Any]) -> tuple[Answer, Handler]:
 
 
 class Native:
-    """A `llama-server`; `about.json` beside it, if it is there, says how it was built.
+    """A built `llama-server`; an `about.json` beside it describes the build.
 
     Its servers are in this process's group, and end with it.
     """
@@ -70,7 +70,7 @@ class Native:
         modes = ["plain", *(kind.replace("-", "_") for kind in kinds if kind.startswith("ngram"))]
         if re.search(r"--flash-attn\s+\[on", options):
             modes += [mode + WITHOUT_FA for mode in modes]
-        # It tells its features before it looks for the model.
+        # It prints its features before it looks for the model.
         features = re.search(
             r"system_info: (.+)", self._output("-lv", "4", "--port", "0", "-m", "-")
         )
@@ -111,12 +111,12 @@ class Native:
             command += ["--spec-type", kind.replace("_", "-")]
         with tempfile.TemporaryFile() as log:
             server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-            atexit.register(server.kill)  # where nobody closed us, but questions ended
+            atexit.register(server.kill)  # if questions end without `close`
             return _ready_address(server, log.fileno())
 
 
 def _ready_address(server: subprocess.Popen[bytes], log: int) -> str:
-    """Where it listens, as its log says, once the model is loaded."""
+    """Wait until the model is loaded; return the address that the log names."""
     ends_at = time.monotonic() + START_SECONDS
     while time.monotonic() < ends_at:
         text = os.pread(log, 1 << 20, 0).decode(errors="replace")
@@ -130,7 +130,7 @@ def _ready_address(server: subprocess.Popen[bytes], log: int) -> str:
 
 
 def _why(code: int, log: str) -> str:
-    if code < 0:  # its log does not know
+    if code < 0:  # killed by a signal, which the log does not show
         return f"{signal.strsignal(-code)}, with this build on this machine"
     said = [line for line in log.splitlines() if line.strip()]
     return said[-1] if said else "without a word"
@@ -145,12 +145,12 @@ def _is_ready(address: str) -> bool:
 
 
 class Wheel:
-    """xllamacpp, as the package index has it: built for no processor in particular."""
+    """xllamacpp from the package index, which is built for no particular processor."""
 
     def __init__(self, setup: dict[str, Any]) -> None:
         self._setup = setup
         self._library = importlib.import_module("xllamacpp")
-        self._servers: list[Any] = []  # a server that nobody holds ends
+        self._servers: list[Any] = []  # an unreferenced server ends
 
     def about(self) -> Answer:
         kinds = [n for n in dir(self._library.common_speculative_type) if n.startswith(TYPE)]
@@ -169,7 +169,7 @@ class Wheel:
         params.n_parallel = self._setup["slots"]
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self._setup["threads"]
         params.verbosity = -1
-        params.port = 0  # any that is free
+        params.port = 0  # any free one
         if mode != "plain":
             kind = getattr(self._library.common_speculative_type, TYPE + mode.upper())
             params.speculative.types = [kind]

@@ -1,4 +1,4 @@
-"""A peer: another library, loaded with the same model and asked the same questions."""
+"""A peer: another library that loads the same model and answers the same prompts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from forerun.bench.prompts.workloads import BenchPrompt
 from forerun.errors import ForerunError, InvalidOption
 from forerun.option_checks import require_known
 
-# Each peer, and what installs it.
+# Each peer, and the command that installs it.
 PEERS: Final[Mapping[str, str]] = {
     "transformers": 'pip install "forerun[bench]" torch',
     "llamacpp": "make peers",
@@ -26,7 +26,7 @@ PEERS: Final[Mapping[str, str]] = {
 
 
 class MissingPeer(ForerunError, ImportError):
-    """A peer is not installed in the Python that should run it."""
+    """A peer is not installed in the Python that was to run it."""
 
 
 class PeerFailed(ForerunError, RuntimeError):
@@ -34,7 +34,7 @@ class PeerFailed(ForerunError, RuntimeError):
 
 
 class Peer:
-    """A process that has loaded the model; `close` ends it."""
+    """A worker process that has loaded the model; `close` ends it."""
 
     def __init__(self, name: str, python: Path, setup: Mapping[str, Any]) -> None:
         self.name = name
@@ -46,7 +46,7 @@ class Peer:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
-                start_new_session=True,  # what it starts itself ends with it, and ^C is ours alone
+                start_new_session=True,  # killed with its children; ^C does not reach it
             )
         except OSError as error:
             raise MissingPeer(
@@ -90,7 +90,7 @@ class Peer:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
-            with suppress(BrokenPipeError):  # what it never read is not missed
+            with suppress(BrokenPipeError):  # unread input does not matter
                 if pipe is not None:
                     pipe.close()
 
@@ -106,11 +106,10 @@ def open_peer(
     llama_server: Path | None = None,
     device: str = "cpu",
 ) -> Peer:
-    """Start a peer and load the model; `python` is one that has the peer installed.
+    """Start a peer and load the model; `python` is an interpreter that has the peer installed.
 
-    llama.cpp is `llama_server`, or its generic wheel where that is None. `slots` requests of
-    `max_len` tokens can be under way at once, where the peer has a server. `device` is "cpu" or
-    "cuda".
+    llama.cpp is `llama_server`, or the generic wheel if that is None. A peer with a server runs up
+    to `slots` concurrent requests of `max_len` tokens. `device` is "cpu" or "cuda".
     """
     require_known("peer", PEERS, name)
     if name == "llamacpp" and not model.is_file():
@@ -142,7 +141,7 @@ class PeerContender:
     def answer_all(
         self, prompts: Sequence[Sequence[int]], num_tokens: Sequence[int]
     ) -> tuple[float, list[list[int]]]:
-        """Exactly as many tokens of each as asked for, all under way at once; and the seconds."""
+        """Answer all prompts concurrently, with exactly `num_tokens`; return seconds and tokens."""
         reply = self.peer.ask(
             {"mode": self.mode, "prompts": list(map(list, prompts)), "num_tokens": list(num_tokens)}
         )
@@ -151,7 +150,7 @@ class PeerContender:
     def answer(
         self, prompt: Sequence[int], max_tokens: int, asked: BenchPrompt | None = None
     ) -> TimedRun:
-        """Exactly `max_tokens` tokens, greedily; with a schema, until its answer ends."""
+        """Answer greedily with exactly `max_tokens` tokens, or with a schema until its end."""
         question = {"mode": self.mode, "prompt": list(prompt), "num_tokens": max_tokens}
         if asked is not None and asked.json_schema is not None:
             question["json_schema"] = json.loads(asked.json_schema)

@@ -1,4 +1,4 @@
-"""transformers: plain decoding, and its prompt lookup."""
+"""The peer transformers: plain decoding, and its prompt lookup."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODES: dict[str, dict[str, Any]] = {
 
 
 class Arrivals:
-    """A streamer that looks at the clock whenever tokens come; the prompt comes first."""
+    """A streamer that notes the time whenever tokens come; the prompt comes first."""
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
@@ -30,7 +30,7 @@ class Arrivals:
         self._has_prompt = True
 
     def end(self) -> None:
-        """Nothing is left over."""
+        """Do nothing; the protocol requires it."""
 
 
 def start(setup: dict[str, Any]) -> tuple[Answer, Handler]:
@@ -70,13 +70,13 @@ def _load(transformers: Any, dtype: Any, path: str) -> Any:
     folder = os.path.dirname(path) if files else path
     load = transformers.AutoModelForCausalLM.from_pretrained
     model = load(folder, dtype=dtype, **files).eval()
-    model.generation_config.eos_token_id = None  # as many tokens as asked for, no fewer
+    model.generation_config.eos_token_id = None  # exactly as many tokens as asked for
     model.generation_config.pad_token_id = 0
     return model
 
 
 def _cut(times: list[tuple[float, int]], num_tokens: int) -> list[tuple[float, int]]:
-    """Prompt lookup streams guesses beyond the limit; count only what was kept."""
+    """Count only the kept tokens: prompt lookup streams guesses beyond the limit."""
     kept: list[tuple[float, int]] = []
     left = num_tokens
     for at, num in times:

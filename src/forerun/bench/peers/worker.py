@@ -1,6 +1,6 @@
 """The loop inside a peer's process: one JSON line in, one JSON line out.
 
-This folder's workers run in whatever Python has the peer installed, so they import nothing of
+The workers of this folder run in a Python that has the peer installed, so they import nothing of
 Forerun.
 """
 
@@ -17,7 +17,7 @@ Handler = Callable[[dict[str, Any]], Answer]
 
 
 def serve(start: Callable[[dict[str, Any]], tuple[Answer, Handler]]) -> None:
-    """`start` loads the model from the first line and says what it is; then questions follow."""
+    """Answer the first line with `start`, which loads the model, and others with its handler."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # native code that prints must not garble the replies
     handler: Handler | None = None

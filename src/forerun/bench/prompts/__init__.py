@@ -1,1 +1,1 @@
-"""What is asked: workload classes and named prompts."""
+"""Prompts of the benches: workload classes and named prompts."""

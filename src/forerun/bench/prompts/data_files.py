@@ -1,4 +1,4 @@
-"""The prompts that travel with the package; data/README.md says where they come from."""
+"""The prompt files in the package; data/README.md lists their sources."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Row = TypeVar("Row")
 
 
 def read_rows(name: str) -> list[dict[str, Any]]:
-    """The rows of data/<name>.jsonl, in order."""
+    """Return the rows of data/<name>.jsonl, in order."""
     file = resources.files("forerun.bench.prompts") / "data" / f"{name}.jsonl"
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def endlessly(rows: Sequence[Row], random: Random) -> Iterator[Row]:
-    """All rows in a random order, and again."""
+    """Yield all rows in random order, again and again."""
     while True:
         yield from random.sample(rows, len(rows))

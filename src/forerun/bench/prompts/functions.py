@@ -1,4 +1,4 @@
-"""What the class `tools` may call, and what people say who want it called."""
+"""The functions of the class `tools`, and user messages that need one of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COINS: Final = ("EUR", "USD", "JPY", "GBP", "NOK")
 
 
 def _function(name: str, description: str, **properties: Mapping[str, Any]) -> Mapping[str, Any]:
-    """All of its parameters are needed."""
+    """Return a tool description in which all parameters are required."""
     parameters = {
         "type": "object",
         "properties": properties,
@@ -67,7 +67,7 @@ FUNCTIONS: Final[Sequence[Mapping[str, Any]]] = (
         to_currency=_COIN,
     ),
 )
-# For those who know no tools: one call of any of them.
+# A call of any of the functions, for contenders without tools.
 CALL_SCHEMA: Final = json.dumps(
     {
         "anyOf": [
@@ -87,7 +87,7 @@ CALL_SCHEMA: Final = json.dumps(
 
 
 def wishes(random: Random) -> Iterator[tuple[str, str]]:
-    """A name, and what the user says: for each function in turn."""
+    """Yield a name and a user message, for each function in turn."""
     while True:
         for idx, wish in enumerate(_wishes(random)):
             name = FUNCTIONS[idx]["function"]["name"]

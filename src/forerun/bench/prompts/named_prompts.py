@@ -1,4 +1,4 @@
-"""200 prompts with names; the first 40 are short and of every kind."""
+"""200 named prompts; the first 40 are short and of every kind."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class NamedPrompt:
     text: str
 
     def encode(self, tokenizer: Tokenizer) -> list[int]:
-        """As a user's message."""
+        """Encode the text as a user's message."""
         return tokenizer.encode_chat([{"role": "user", "content": self.text}])
 
 
 def named_prompts(num: int = NUM_PROMPTS) -> list[NamedPrompt]:
-    """The first `num` of them, always in the same order."""
+    """Return the first `num` prompts, always in the same order."""
     if not 1 <= num <= NUM_PROMPTS:
         raise InvalidOption(f"{num} named prompts are not to be had; give 1 to {NUM_PROMPTS}.")
     return [NamedPrompt(**row) for row in read_rows("named_prompts")[:num]]

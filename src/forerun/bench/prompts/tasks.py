@@ -1,7 +1,7 @@
-"""What the classes ask.
+"""The tasks of the workload classes.
 
-Answers mostly repeat the prompt in `edit_code`, `repeat_with_change` and `extract`; in the others
-they are new.
+In `edit_code`, `repeat_with_change` and `extract` answers mostly repeat the prompt; in the others
+they are new text.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Final
 from forerun.bench.prompts.data_files import endlessly, read_rows
 from forerun.bench.prompts.named_prompts import named_prompts
 
-Task = tuple[str, str]  # a name, and what the user says
+Task = tuple[str, str]  # a name, and the user's message
 
 _VERBS: Final = ("compute", "find", "handle", "process", "resolve", "derive")
 _WORDS: Final = ("lantern", "meadow", "harbour", "willow", "copper", "granite")
 _NAMES: Final = ("Ada Brandt", "Luis Ortega", "Mei Tanaka", "Omar Haddad", "Nora Lindqvist")
 _CITIES: Final = ("Lisbon", "Oslo", "Kyoto", "Cairo", "Quito", "Tallinn")
-_NUM_FUNCTIONS: Final = 3  # in a file to edit: about 200 tokens
+_NUM_FUNCTIONS: Final = 3  # in a file to edit, which has about 200 tokens
 _MAX_REPEATED: Final = 560  # characters: an answer of about 130 tokens
 _HEROES: Final = (("fox", "Tim"), ("girl", "Lily"), ("boy", "Ben"), ("bear", "Max"), ("cat", "Sue"))
 _PLACES: Final = ("near a big forest", "by the sea", "in a small house", "on a farm", "by a lake")
@@ -55,7 +55,7 @@ RECORD_SCHEMA: Final = json.dumps(
 
 
 def edit_code(random: Random) -> Iterator[Task]:
-    """Rename a function; the rest of the code stays as it is."""
+    """Yield tasks to rename a function and copy the rest of the code."""
     rows = endlessly(read_rows("functions"), random)
     while True:
         chosen = [next(rows) for _ in range(_NUM_FUNCTIONS)]
@@ -70,7 +70,7 @@ def edit_code(random: Random) -> Iterator[Task]:
 
 
 def repeat_with_change(random: Random) -> Iterator[Task]:
-    """A passage word for word, but for one word."""
+    """Yield tasks to repeat a passage with one word replaced."""
     for row in endlessly(read_rows("articles"), random):
         passage = _first_sentences(row["text"])
         old = random.choice(sorted(set(re.findall(r"\b[a-z]{6,}\b", passage))))
@@ -83,7 +83,7 @@ def repeat_with_change(random: Random) -> Iterator[Task]:
 
 
 def extract(random: Random) -> Iterator[Task]:
-    """The lines of a list that mention one city, copied."""
+    """Yield tasks to copy the lines of a list that mention one city."""
     while True:
         city = random.choice(_CITIES)
         lines = [_order(random, random.choice(_CITIES)) for _ in range(9)]
@@ -105,7 +105,7 @@ def _order(random: Random, city: str) -> str:
 
 
 def _without_docstring(code: str) -> str:
-    """The functions alone: a docstring that states the task invites small models to solve it."""
+    """Return the code without docstrings: they invite small models to solve the task."""
     module = ast.parse(code)
     functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
     for function in functions:
@@ -121,7 +121,7 @@ def _first_sentences(text: str) -> str:
 
 
 def from_categories(*categories: str) -> Callable[[Random], Iterator[Task]]:
-    """The named prompts of these categories."""
+    """Return a source of the named prompts of these categories."""
 
     def tasks(random: Random) -> Iterator[Task]:
         prompts = [prompt for prompt in named_prompts() if prompt.category in categories]
@@ -132,7 +132,7 @@ def from_categories(*categories: str) -> Callable[[Random], Iterator[Task]]:
 
 
 def story(random: Random) -> Iterator[Task]:
-    """The first lines of a children's story, to be continued as plain text."""
+    """Yield the first lines of children's stories, to be continued as plain text."""
     while True:
         kind, name = random.choice(_HEROES)
         place, found = random.choice(_PLACES), random.choice(_FINDS)
@@ -149,7 +149,7 @@ def summary(random: Random) -> Iterator[Task]:
 
 
 def long_context(random: Random) -> Iterator[Task]:
-    """Several articles, and a question about one of them."""
+    """Yield prompts of several articles and a question about one of them."""
     articles = read_rows("articles")
     while True:
         chosen = random.sample(articles, _NUM_LONG)
@@ -162,7 +162,7 @@ def long_context(random: Random) -> Iterator[Task]:
 
 
 def record(random: Random) -> Iterator[Task]:
-    """What a news text says, as a record: see `RECORD_SCHEMA`."""
+    """Yield tasks to write a news text as a record that fits `RECORD_SCHEMA`."""
     for row in endlessly(read_rows("articles"), random):
         yield (
             f"{row['name']}-record",

@@ -1,4 +1,4 @@
-"""Workload classes: what people ask, by how much of the answer stands in the prompt already."""
+"""Workload classes: typical tasks, by how much of the answer is in the prompt already."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Kind(StrEnum):
     TRANSLATION = "translation"
     SUMMARY = "summarisation"
     LONG = "long context"
-    STRUCTURED = "structured"  # answers fit a schema
+    STRUCTURED = "structured"  # answers match a schema
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class BenchPrompt:
     name: str
     text: str
     is_chat: bool = True  # a user's message; otherwise a text to continue
-    num_tokens: int | None = None  # cut to exactly so many
-    json_schema: str | None = None  # what the answer must fit
-    # What it must call: then the schema is a call's, for those who know no tools.
+    num_tokens: int | None = None  # cut to exactly this many
+    json_schema: str | None = None  # that the answer must match
+    # One of them must be called; `json_schema` is then a call's, for contenders without tools.
     tools: Sequence[Mapping[str, Any]] = ()
 
     def encode(self, tokenizer: Tokenizer) -> list[int]:
-        """Through the chat template where the prompt is a message and the model has one."""
+        """Encode with the chat template if the prompt is a message and the model has a template."""
         if self.is_chat and tokenizer.has_chat_template:
             toolbox = Toolbox(tokenizer, Grammars(tokenizer), None)
             asked = [{"role": "user", "content": self.text}]
@@ -57,7 +57,7 @@ class Workload:
 
     @property
     def digest(self) -> str:
-        """Two records measured the same thing if this agrees."""
+        """A hash of all prompts: records with equal digests measured the same."""
         joined = "\x00".join(prompt.text for prompt in self.prompts)
         if self.prompts[0].num_tokens is not None:
             joined += f"\x00{self.prompts[0].num_tokens}"
@@ -88,7 +88,7 @@ _SCHEMAS: Final = {"json": tasks.RECORD_SCHEMA, "tools": functions.CALL_SCHEMA}
 
 
 def build_workloads(names: Sequence[str], num_prompts: int, seed: int) -> list[Workload]:
-    """`num_prompts` prompts of each class. A class's prompts depend on the seed alone."""
+    """Build `num_prompts` prompts of each class; a class's prompts depend only on the seed."""
     if num_prompts < 1:
         raise InvalidOption(f"{num_prompts} prompts per class is not allowed; give at least 1.")
     require_known("workload class", WORKLOADS, *names)
@@ -98,7 +98,7 @@ def build_workloads(names: Sequence[str], num_prompts: int, seed: int) -> list[W
 def cut_prompts(
     workloads: Sequence[Workload], num_tokens: int, tokenizer: Tokenizer
 ) -> list[Workload]:
-    """Every prompt cut to exactly `num_tokens`, so that its time to first token is theirs."""
+    """Cut every prompt to exactly `num_tokens`, to measure the time to first token of a length."""
     for workload in workloads:
         shortest = min(len(prompt.encode(tokenizer)) for prompt in workload.prompts)
         if shortest < num_tokens:

@@ -1,1 +1,1 @@
-"""The promise of bits, checked run by run."""
+"""The promise of the same tokens, checked run by run."""

@@ -1,4 +1,4 @@
-"""A proof shared among processes, each with a model of its own and a part of the prompts."""
+"""A proof split among processes, each with its own model and a part of the prompts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from forerun.errors import ProofCutShort
 
 
 class Parts:
-    """`make` builds the same proof in `num_parts - 1` processes; the first part is the caller's."""
+    """`make` builds the same proof in `num_parts - 1` processes; the caller runs the first part."""
 
     def __init__(self, make: Callable[[], Proof], num_parts: int) -> None:
         self._num_parts = num_parts
@@ -27,7 +27,7 @@ class Parts:
             self._ends.append(ours)
 
     def run(self, proof: Proof, tell: Tell) -> Iterator[Cell]:
-        """All cells, as they come."""
+        """Yield the cells of all parts as they are finished."""
         for cell in proof.run(tell, 0, self._num_parts):
             yield cell
             yield from self._told(tell, timeout=0)
@@ -53,9 +53,9 @@ class Parts:
 
 
 def _run_part(end: Connection, make: Callable[[], Proof], part: int, num_parts: int) -> None:
-    """In a process of its own; ^C is for the one that writes the record."""
+    """Run one part in this process; the parent, which writes the record, handles ^C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with suppress(BrokenPipeError):  # nobody listens any more
+    with suppress(BrokenPipeError):  # the parent has ended
         for cell in make().run(lambda *told: end.send(told), part, num_parts):
             end.send(cell)
         end.send(None)

@@ -1,4 +1,4 @@
-"""The promise of bits, cell by cell: with speculation and without, the very same tokens."""
+"""The promise of bits: speculation gives the very same tokens, checked cell by cell."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ SAMPLING: Final[dict[str, dict[str, Any]]] = {
 
 MOST_AT_ONCE: Final = max(BATCH_SIZES)
 
-Tell = Callable[[int, str], None]  # so many runs are done, and of which drafter
+Tell = Callable[[int, str], None]  # called with a number of finished runs and their drafter
 
 
 @dataclass(frozen=True)
 class Cell(Run):
-    """One run of the sample and what came of it."""
+    """One run of the sample, and its result."""
 
     num_tokens: int
     target_passes: int
@@ -46,7 +46,7 @@ class Cell(Run):
 
 @dataclass(frozen=True)
 class Method:
-    """A drafter under test: an engine's config, and the drafter to ask for in that engine."""
+    """A drafter under test: the config of its engine, and the drafter to request from it."""
 
     config: Mapping[str, Any]
     drafter: str | None = None
@@ -55,7 +55,7 @@ class Method:
 def proof_methods(
     model: str, num_layers: int, heads: Sequence[Path] = (), phrases: Path | None = None
 ) -> dict[str, Method]:
-    """Every drafter, for a model that can draft for itself. Single ones share an engine."""
+    """Return all drafters for a model that also drafts for itself; single ones share an engine."""
     trained = {path: HeadFolder(path).config.kind for path in heads}
     singles = ("suffix", "prompt_lookup", "ngram_tables", "unigram", "bigram", "random")
     shared: dict[str, Any] = {
@@ -82,9 +82,9 @@ def proof_methods(
 class Proof:
     """A covering sample of prompts × drafters × shapes × sampling × depths, ready to run.
 
-    An engine is built for the deepest and widest proposals; every request names its drafter and
-    brings its own ceiling, so a batch mixes drafters, depths and branches. `run` takes the batches
-    of one part of the prompts, or all.
+    Each engine is built for the deepest and widest proposals. Every request names its drafter and
+    sets its own ceiling, so a batch mixes drafters, depths and branches. `run` runs the batches of
+    one part of the prompts, or all.
     """
 
     def __init__(
@@ -118,13 +118,13 @@ class Proof:
 
     @property
     def num_plain(self) -> int:
-        """Plain runs that the others are compared with."""
+        """The number of plain runs that the others are compared with."""
         return len({(run.prompt, run.sampling) for run in self.runs})
 
     def run(
         self, tell: Tell = lambda *_: None, part: int = 0, num_parts: int = 1
     ) -> Iterator[Cell]:
-        """Engine by engine; plain decoding, each prompt truly alone, when it is first needed."""
+        """Run engine by engine; a prompt's plain run, which is made alone, when first needed."""
         for config in self._configs():
             llm = self._speculating(config)
             for batch in self._batches(config, part, num_parts):
@@ -135,7 +135,7 @@ class Proof:
                 yield from map(_judged, batch, outputs, expected)
 
     def _batches(self, config: Mapping[str, Any], part: int, num_parts: int) -> list[Sequence[Run]]:
-        """Those that begin with a prompt of the part: few prompts are met in two of them."""
+        """Return the batches whose first prompt is in the part, so that parts share few prompts."""
         runs = [run for run in self.runs if self._methods[run.method].config is config]
         runs.sort(key=lambda run: (run.prompt, run.method))
         batches = []
@@ -184,7 +184,7 @@ class Proof:
 
 
 def _require_all(llm: LLM) -> None:
-    """A drafter that was put aside guesses no more: what follows would be proof of nothing."""
+    """Raise if a drafter was left out: without its guesses the runs would prove nothing."""
     for name, reason in llm.metrics()["left_out"].items():
         raise InvalidOption(
             f"{name} was put aside in the proof ({reason}); leave it out of --drafters, or take "
@@ -206,7 +206,7 @@ def _judged(run: Run, output: CompletionOutput, expected: tuple[int, ...]) -> Ce
 
 
 def summary(cells: Sequence[Cell]) -> dict[str, Any]:
-    """Figures over all cells."""
+    """Return the totals over all cells."""
     return {
         "num_cells": len(cells),
         "num_different": sum(cell.first_difference is not None for cell in cells),
@@ -218,7 +218,7 @@ def summary(cells: Sequence[Cell]) -> dict[str, Any]:
 
 
 def as_json(head: Mapping[str, Any], cells: Sequence[Cell]) -> str:
-    """The head indented, then every cell on a line of its own."""
+    """Return JSON with an indented head, then one line per cell."""
     opened = json.dumps({**head, **summary(cells)}, indent=1, ensure_ascii=False)[:-2]
     rows = ",\n".join("  " + json.dumps(asdict(cell), ensure_ascii=False) for cell in cells)
     return f'{opened},\n "cells": [\n{rows}\n ]\n}}'

@@ -1,9 +1,8 @@
-"""Which runs a proof makes: few enough to be run, and no pair of choices left out.
+"""The sample of runs that a proof makes: few, but with every pair of choices.
 
-Two parts, one list. Every pair among drafter, branches, sampling, depth and batch size appears
-together; and every prompt meets every drafter. Beyond what the first part needs, small proposals
-are drawn more often (weight 1/(depth² · branches)): a big one costs many rows of a pass and mostly
-fails early.
+Every pair among drafter, branches, sampling, depth and batch size appears together, and every
+prompt runs with every drafter. Runs beyond the covering pairs draw small proposals more often
+(weight 1/(depth² · branches)): a big one costs many rows of a pass and mostly fails early.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from random import Random
 from typing import Any, Final
 
 BRANCHES: Final = (1, 2)
-BATCH_SIZES: Final = (1, 3, 16)  # prompts are cut into other chunks, too, where others are beside
-_WEIGHTS: Final = (1, 1, 2)  # of these: a run in a large batch takes less time
-_PER_PROMPT: Final = 2  # sampling settings of one prompt: each needs a plain run of its own
+BATCH_SIZES: Final = (1, 3, 16)  # a batch also cuts prompts into other chunks
+_WEIGHTS: Final = (1, 1, 2)  # of the batch sizes: a run in a large batch takes less time
+_PER_PROMPT: Final = 2  # sampling settings per prompt: each needs its own plain run
 _NUM_TRIES: Final = 12  # completions compared for each run; more gives fewer runs, slower
 
 Cell = dict[str, Any]
@@ -25,10 +24,10 @@ _Pair = tuple[str, int, str, int]  # factor, level of it, another factor, level 
 
 
 def covering_cells(factors: Mapping[str, Sequence[Any]], seed: int) -> list[Cell]:
-    """Cells that cover every pair of levels of every two factors.
+    """Return cells that cover every pair of levels of every two factors.
 
-    Greedy: each cell starts from a pair that is still missing and is completed at random several
-    times; the completion that covers most is taken.
+    Greedy: each cell starts from a missing pair and is completed at random several times; the
+    completion that covers most missing pairs is taken.
     """
     rng = Random(seed)
     names = sorted(factors)
@@ -94,7 +93,7 @@ class Choices:
         return range(1, self.max_depth + 1)
 
     def samplings_of(self, prompt: str) -> tuple[str, ...]:
-        """Two neighbours in a list of complementary pairs; all, where there is one prompt."""
+        """Return one of the complementary pairs of settings; for a single prompt, all settings."""
         if len(self.prompts) == 1 or len(self.samplings) <= _PER_PROMPT:
             return tuple(self.samplings)
         pairs = _complementary_pairs(self.samplings)
@@ -102,7 +101,7 @@ class Choices:
 
 
 def sample_runs(choices: Choices, seed: int, min_runs: int = 0) -> list[Run]:
-    """At least `min_runs` of them; the same seed, the same runs."""
+    """Return at least `min_runs` runs; the same seed gives the same runs."""
     rng = Random(seed)
     unmet = {method: list(choices.prompts) for method in choices.methods}
     for prompts in unmet.values():
@@ -129,7 +128,7 @@ def _pair_cells(choices: Choices, seed: int) -> list[dict[str, Any]]:
 def _placed(
     cell: dict[str, Any], choices: Choices, unmet: dict[str, list[str]], rng: Random
 ) -> Run:
-    """On a prompt that this drafter has not met yet, if one uses this sampling."""
+    """Place the cell on a prompt that its drafter has not run yet, if one uses its sampling."""
     fitting = [p for p in choices.prompts if cell["sampling"] in choices.samplings_of(p)]
     unmet_here = unmet[cell["method"]]
     prompt = next((p for p in unmet_here if p in fitting), None)
@@ -148,7 +147,7 @@ def _drawn(prompt: str, method: str, choices: Choices, rng: Random) -> Run:
 
 
 def _complementary_pairs(samplings: Sequence[str]) -> list[tuple[str, ...]]:
-    """All pairs, each followed by one that shares nothing with it, so that two cover four."""
+    """Return all pairs, each followed by a disjoint one if possible, so that two cover four."""
     pairs = list(itertools.combinations(samplings, _PER_PROMPT))
     ordered: list[tuple[str, ...]] = []
     while pairs:

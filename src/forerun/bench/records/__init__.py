@@ -1,1 +1,1 @@
-"""What was measured, kept and compared."""
+"""Bench records: written, read, summed up and compared."""

@@ -1,4 +1,4 @@
-"""What was measured, summed up: one cell for each class and contender."""
+"""Measurements, summed up: one cell for each class and contender."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from forerun.bench.prompts.workloads import Workload
 
 @dataclass(frozen=True)
 class Cell:
-    """Times in milliseconds. Ratios are to plain on the same prompt: above 1 is faster.
+    """One contender in one class. Ratios compare with plain on the same prompt: above 1 is faster.
 
-    `ratio` compares decoding, from the first token on; `ratio_whole` whole answers, prompt
-    included. `wait_ms` is the wait before each token (tokens that come together wait 0),
-    `answer_ms` the mean of those waits within an answer.
+    `ratio` compares decoding, from the first token on; `ratio_whole` compares whole answers, prompt
+    included. `wait_ms` is the wait before each token (0 for tokens that come together), `answer_ms`
+    the mean of those waits within an answer, both in milliseconds.
     """
 
     workload: str
@@ -54,7 +54,7 @@ def sum_up(
     costs: Mapping[str, Costs],
     seed: int,
 ) -> list[Cell]:
-    """All cells that have at least one run, in the order of the classes."""
+    """Return all cells that have at least one run, in the order of the classes."""
     runs: dict[tuple[str, str], dict[int, TimedRun]] = {}
     for m in measurements:
         runs.setdefault((m.workload, m.contender), {})[m.pair_idx] = m.run
@@ -72,7 +72,7 @@ def sum_up(
 
 @dataclass(frozen=True)
 class _Group:
-    """The runs of one contender in one class, and plain's beside them, by pair."""
+    """The runs of one contender in one class, and those of plain, by pair."""
 
     runs_by_pair: tuple[tuple[int, TimedRun], ...]
     plain: Mapping[int, TimedRun]
@@ -122,7 +122,7 @@ class _Group:
 
 
 def by_position(passes: Sequence[Pass]) -> list[float]:
-    """For each place in a proposal: of the rounds that guessed so far, the share accepted."""
+    """Return, for each place in a proposal, the accepted share of the rounds that reached it."""
     deepest = max((p.depth for p in passes), default=0)
     return [
         sum(p.num_accepted >= place for p in passes) / sum(p.depth >= place for p in passes)
@@ -137,7 +137,7 @@ def _whole(run: TimedRun) -> float | None:
 def _ratios(
     pairs: Sequence[tuple[TimedRun, TimedRun]], time: Callable[[TimedRun], float | None]
 ) -> list[float]:
-    """Plain's time per token ÷ the contender's, for the pairs where both have one."""
+    """Return plain's time ÷ the contender's, for the pairs in which both have one."""
     times = [(time(plain), time(run)) for plain, run in pairs]
     return [one / other for one, other in times if one and other]
 

@@ -1,8 +1,8 @@
-"""The rollout gate: may a canary replace the baseline? Decided class by class.
+"""The rollout gate: whether a canary may replace the baseline, decided class by class.
 
 the same tokens        the sampler is untouched
-p95 latency lower      speculation is there to make tokens come sooner
-throughput ≥ 0.95 ×    and must not cost the machine
+p95 latency lower      speculation makes tokens come sooner
+throughput ≥ 0.95 ×    and costs the machine little
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from forerun.option_checks import require_known
 
 MIN_THROUGHPUT: Final = 0.95
 
-# What "inter-token latency" may mean. Tokens of one round come together, so the p95 of single
+# The meanings of "inter-token latency". Tokens of one round come together, so the p95 of single
 # waits is the time of one round and cannot fall below a plain pass; the mean wait within an
 # answer is what a reader feels.
 LATENCIES: Final[Mapping[str, Callable[[Cell], Quantiles | None]]] = {
     "answer": lambda cell: cell.answer_ms,
     "wait": lambda cell: cell.wait_ms,
 }
-# What must agree, by the parts of a record.
+# The fields that must agree, by parts of a record.
 _SAME: Final[Mapping[str, Sequence[str]]] = {
     "model": ("num_bytes", "sha256"),
     "machine": ("cpu", "num_cores", "architecture", "features", "memory_bytes"),
@@ -36,8 +36,8 @@ _SAME: Final[Mapping[str, Sequence[str]]] = {
         *("chat_template", "max_model_len"),
     ),
 }
-_NOT_RECORDED: Final = "not recorded"  # as older records have it: equal to its like alone
-# What was the default where a record does not say, and whose caches have one type.
+_NOT_RECORDED: Final = "not recorded"  # in older records: equals only the same
+# Defaults for records without the field; the kernels in _NO_CHOICE have one cache type.
 _ACTIVATIONS_ONCE, _CACHE_ONCE = "int16", "float32"
 _NO_CHOICE: Final = ("CudaKernels", "ReferenceKernels")
 
@@ -53,7 +53,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Side:
-    """One record, and which of its contenders stands for it."""
+    """One record, and the contender to compare."""
 
     label: str  # the file, as the user named it
     record: Record
@@ -76,7 +76,7 @@ class Side:
 
 
 def check_rollout(baseline: Side, canary: Side, latency: str = "answer") -> list[Check]:
-    """Three checks per class; the canary is promoted if all pass."""
+    """Return three checks per class; the canary is promoted if all pass."""
     require_known("latency", LATENCIES, latency)
     _check_comparable(baseline, canary)
     checks: list[Check] = []
@@ -91,7 +91,7 @@ def check_rollout(baseline: Side, canary: Side, latency: str = "answer") -> list
 
 
 def _check_comparable(baseline: Side, canary: Side) -> None:
-    """Refuse, by name, what cannot be compared."""
+    """Raise `InvalidRecord` with the first field that makes the records incomparable."""
     one, other = baseline.record, canary.record
     for side in (baseline, canary):
         if not side.record.is_complete:
@@ -119,14 +119,14 @@ def _recorded(record: Record, part: str, key: str) -> Any:
     if key == "activations" and value in (None, _NOT_RECORDED):
         return _ACTIVATIONS_ONCE
     if key == "instruction_set" and value == _NOT_RECORDED:
-        return None  # the best there is, which nobody forced
+        return None  # the best one, as none was forced
     if key == "kv_cache_dtype" and value == _NOT_RECORDED:
         return None if record.settings.get("kernels") in _NO_CHOICE else _CACHE_ONCE
     return value
 
 
 def _check_answers(baseline: Side, canary: Side) -> None:
-    """Both answered the same prompts, and some at all."""
+    """Raise unless both answered the same prompts, at least one."""
     if not baseline.digests:
         raise InvalidRecord(
             f"{baseline.label} has no answer of {baseline.contender}; measure it again."

@@ -1,4 +1,4 @@
-"""A bench record: one JSON file that says what was measured, where, and with what."""
+"""The record of `forerun bench speculation`: a JSON file of what was measured, where and how."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ SCHEMA: Final = "forerun-bench/1"
 
 
 class InvalidRecord(ForerunError, ValueError):
-    """A file is no bench record, or one that cannot be compared with another."""
+    """A file is not a bench record, or cannot be compared with another."""
 
 
 class RunRecord(TypedDict):
-    """One answer; `rounds` are [guesses, depth, accepted, how often]."""
+    """One answer; `rounds` are [guesses, depth, accepted, number of such rounds]."""
 
     workload: str
     pair: int
@@ -92,7 +92,7 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def read_record(path: Path) -> Record:
-    """A record of this schema; anything else is refused by name."""
+    """Read a record of this schema; raise `InvalidRecord` for anything else."""
     return parse_record(path, read_json(path))
 
 

@@ -1,5 +1,5 @@
-"""What other benches wrote: `acceptance`, `heads`, `kernels`, `passes`, `gpu`, `startup`, `batch`,
-`parity`, `serve`; proofs, and what tools wrote."""
+"""Reports of the other benches (`acceptance`, `heads`, `kernels`, `passes`, `gpu`, `startup`,
+`batch`, `parity`, `serve`), of proofs and of tools."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Head(TypedDict):
     is_complete: bool
 
 
-# Records that do not say what was measured are known by what they hold.
+# Reports without "measured" are recognised by a key.
 _KNOWN_BY: Final = {
     "products": "kernels",
     "passes": "passes",
@@ -34,7 +34,7 @@ _KNOWN_BY: Final = {
 
 
 def read_any(path: Path) -> Record | Report:
-    """A record of speculation, or a report of another bench, which says what was `measured`."""
+    """Read a record of speculation, or the report of another bench, with what it `measured`."""
     values = read_json(path)
     if isinstance(values, dict) and "schema" in values:
         return parse_record(path, values)
@@ -45,7 +45,7 @@ def read_any(path: Path) -> Record | Report:
             values.setdefault("measured", kind)
     if "measured" not in values:
         raise _no_record(path)
-    if values["measured"] == "simulation":  # of no machine, and written when it is complete
+    if values["measured"] == "simulation":  # has no machine, and is written only when complete
         values = {"machine": {}, "is_complete": True, **values}
     report: Report = checked(_Head, path, values)
     return report
@@ -58,7 +58,7 @@ def _no_record(path: Path) -> InvalidRecord:
 
 
 def has_other_tokens(report: Report) -> bool:
-    """Whether a token came out otherwise than it must; benches that compare none have none."""
+    """Whether a report has tokens that differ from what they must be, if it compares any."""
     match report["measured"]:
         case "parity":
             return bool(report["num_same"] < len(report["prompts"]))

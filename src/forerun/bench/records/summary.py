@@ -1,4 +1,4 @@
-"""What a whole record says: are the tokens the same, how much faster over classes and peers."""
+"""Summaries of a record: differing tokens, and speed over classes and against peers."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ class OverPeer:
 
     @property
     def num_pairs(self) -> int:
-        """In the class with the fewest."""
+        """The number of pairs in the class with the fewest."""
         return min(cell.num_pairs for cell in self.cells)
 
 
 def differing_cells(cells: Iterable[Cell]) -> list[str]:
-    """Where speculation put out other tokens than plain decoding; must be empty."""
+    """Return the cells where speculation gave other tokens than plain decoding; must be none."""
     own = [cell for cell in cells if peer_of(cell) is None and cell.contender != PLAIN]
     return [place(cell) for cell in own if cell.same_tokens not in (None, 1)]
 
 
 def mean_ratio(cells: Iterable[Cell], kind: Kind) -> float | None:
-    """Our default against plain decoding: the geometric mean over the classes of a kind."""
+    """Return the geometric mean, over classes of a kind, of our default's speed ÷ plain's."""
     ours = [cell for cell in cells if cell.contender == DEFAULT and cell.kind == kind]
     return geometric_mean([cell.ratio.median for cell in ours if cell.ratio])
 
 
 def over_best_mode(cells: Sequence[Cell], peer: str, classes: Collection[str]) -> OverPeer | None:
-    """Against the fastest of the peer's modes, class by class; None where both never met."""
+    """Compare with the peer's fastest mode in each class; None if no class has both."""
     ratios, compared = list[float](), list[Cell]()
     modes = dict[str, None]()
     for ours in cells:
@@ -56,7 +56,7 @@ def over_best_mode(cells: Sequence[Cell], peer: str, classes: Collection[str]) -
 
 
 def labelled(record: Record) -> Record:
-    """Peers named with their build, as every line must that prints their figures."""
+    """Return the record with peers named with their build, as wherever their figures appear."""
     labels = {name: peer_label(name, about) for name, about in record.contenders.items()}
     return replace(
         record,
@@ -69,7 +69,7 @@ def labelled(record: Record) -> Record:
 
 
 def peer_label(name: str, about: Mapping[str, Any]) -> str:
-    """`llamacpp native build/plain`; records that name no build were made with the wheel."""
+    """Return `llamacpp native build/plain`; records without a build are of the generic wheel."""
     is_wheel = "xllamacpp" in about.get("versions", {})
     build = about.get("build", "generic wheel" if is_wheel else None)
     peer, slash, mode = name.partition("/")
@@ -77,7 +77,7 @@ def peer_label(name: str, about: Mapping[str, Any]) -> str:
 
 
 def peer_of(cell: Cell) -> str | None:
-    """Peers are named like `llamacpp/plain`."""
+    """Return the peer of a contender such as `llamacpp/plain`; None for our own."""
     name, slash, _mode = cell.contender.partition("/")
     return name if slash else None
 

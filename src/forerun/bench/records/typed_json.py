@@ -1,4 +1,4 @@
-"""What JSON holds, as the types that it was written from."""
+"""Parsed JSON, converted back to the types that it was written from."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import is_dataclass
 from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
-_hints = cache(get_type_hints)  # of every cell and run alike
+_hints = cache(get_type_hints)  # cached, as there are many cells and runs
 
 
 class Misfit(ValueError):
-    """The place of a value that is missing or wrong, like `runs.0.digest`."""
+    """A value is missing or wrong; the message is its place, like `runs.0.digest`."""
 
 
 def as_type(kind: Any, value: Any, place: str = "") -> Any:
-    """`value` as a dataclass, TypedDict, list, mapping, plain type, or one of these or None.
+    """Convert `value` to a dataclass, TypedDict, list, mapping, plain type, or optional of these.
 
-    Whole numbers are floats too. Of a TypedDict, what is required is checked; names that a
-    dataclass does not know are left out.
+    Whole numbers pass as floats. Of a TypedDict only the required keys are checked; keys that a
+    dataclass does not know are dropped.
     """
     origin, inner = get_origin(kind) or kind, get_args(kind)
     if kind is Any or (value is None and type(None) in inner):
@@ -51,7 +51,7 @@ def _of_type(kind: Any, value: Any, place: str) -> Any:
 
 
 def _key(kind: Any, name: str, place: str) -> Any:
-    """JSON knows only strings as names."""
+    """Convert a key, which JSON has as a string."""
     try:
         return kind(name)
     except ValueError:

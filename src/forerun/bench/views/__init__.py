@@ -1,1 +1,1 @@
-"""Records for people: tables, pages and figures."""
+"""Views of records: tables, pages and figures."""

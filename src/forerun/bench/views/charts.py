@@ -13,14 +13,14 @@ from forerun.bench.records.summary import peer_of
 from forerun.bench.views import svg
 
 WIDTH = 760.0
-_LEFT, _RIGHT = 330.0, 60.0  # of the marks: room for a class and a long name before them
+_LEFT, _RIGHT = 330.0, 60.0  # margins: on the left is room for a class and a long name
 _ROW, _GAP = 17.0, 9.0
 
 Value = TypeVar("Value")
 
 
 def ratio_chart(cells: Sequence[Cell]) -> str:
-    """Speed against plain, a row per contender: the median, and its 95 % interval."""
+    """Draw speed ÷ plain, a row per contender: the median and its 95 % interval."""
     shown = [(c, c.ratio) for c in cells if c.ratio is not None and c.contender != PLAIN]
     if not shown:
         return ""
@@ -37,7 +37,7 @@ def _by_class(
     y: float,
     marks: Callable[[Cell, Value, float], Iterator[str]],
 ) -> tuple[list[str], float]:
-    """A row per contender, a gap between classes; the parts, and where they end."""
+    """Draw a row per contender, with gaps between classes; return the parts and their end."""
     parts, last = list[str](), shown[0][0].workload
     for number, (cell, value) in enumerate(shown):
         if cell.workload != last:
@@ -51,7 +51,7 @@ def _by_class(
 
 
 def _kind(cell: Cell) -> str:
-    """Its class in the style sheet."""
+    """Return the cell's class in the style sheet."""
     if peer_of(cell) is not None:
         return "peer"
     return {DEFAULT: "ours", PLAIN: "plain"}.get(cell.contender, "other")
@@ -74,7 +74,7 @@ def _ratio_marks(cell: Cell, ratio: Interval, at: svg.Scale, y: float) -> Iterat
 
 
 def acceptance_chart(cells: Sequence[Cell], contender: str) -> str:
-    """How far guesses are accepted, a small panel per class."""
+    """Draw the accepted share by place in the proposal, a small panel per class."""
     shown = [c for c in cells if c.contender == contender and c.acceptance_by_position]
     if not shown:
         return ""
@@ -102,7 +102,7 @@ def _acceptance_panel(cell: Cell, left: float, top: float, width: float) -> Iter
 
 
 def prediction_chart(cells: Sequence[Cell]) -> str:
-    """Predicted against measured; the band is ±10 %."""
+    """Draw predicted against measured speedups; the band is ±10 %."""
     found = [(c, c.prediction) for c in cells if c.prediction is not None]
     if not found:
         return ""
@@ -130,7 +130,7 @@ def _band(x: svg.Scale, y: svg.Scale, low: float, high: float) -> str:
 
 
 def speed_chart(cells: Sequence[Cell]) -> str:
-    """Tokens per second, everyone beside everyone."""
+    """Draw the tokens per second of all contenders."""
     shown = [(c, c.tokens_per_second) for c in cells if c.tokens_per_second]
     if not shown:
         return ""
@@ -146,7 +146,7 @@ def speed_chart(cells: Sequence[Cell]) -> str:
 
 
 def latency_chart(cells: Sequence[Cell]) -> str:
-    """Milliseconds per token of an answer: p50 as a dot, a line out to p99."""
+    """Draw the milliseconds per token of answers: a dot at p50, a line to p99."""
     shown = [(c, c.answer_ms) for c in cells if c.answer_ms and c.contender in (PLAIN, DEFAULT)]
     if not shown:
         return ""

@@ -1,4 +1,4 @@
-"""What `forerun bench gpu` found, as a sheet: passes and kernels as rows, checks below."""
+"""The sheet of `forerun bench gpu`: passes and kernels as rows, checks below."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEGEND: Final = (
 
 
 def gpu_sheet(report: Report, title: str) -> Sheet:
-    """A row per shape and pass, then one per kernel of a plain pass."""
+    """Return a row per shape and pass, then one per kernel of a plain pass."""
     rows = [
         [
             shape["shape"],
@@ -39,7 +39,7 @@ def gpu_sheet(report: Report, title: str) -> Sheet:
 
 
 def _checks(report: Report) -> Iterator[str]:
-    """Of whatever was checked: records of other versions have less."""
+    """Yield a line for each check that the record has: older ones have fewer."""
     if numerics := report.get("numerics"):
         far = "" if numerics["is_near"] else "TOO FAR: "
         yield (

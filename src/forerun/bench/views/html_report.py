@@ -1,4 +1,4 @@
-"""A record as one page that needs nothing else: no scripts, no fonts, no network."""
+"""A record as a self-contained HTML page: no scripts, no fonts, no network."""
 
 from __future__ import annotations
 

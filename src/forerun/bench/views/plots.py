@@ -13,7 +13,7 @@ from forerun.theory.canvas import INK, SHADES, canvas
 
 
 def save_plot(record: Record, path: Path) -> None:
-    """Three panels side by side into `path` (.png, .pdf or .svg)."""
+    """Draw three panels side by side into `path` (.png, .pdf or .svg)."""
     record = labelled(record)
     with canvas(path, 16, 6) as figure:
         left, middle, right = figure.subplots(1, 3, width_ratios=(1.4, 1, 1))
@@ -23,7 +23,7 @@ def save_plot(record: Record, path: Path) -> None:
 
 
 def draw_ratios(axes: Any, record: Record) -> None:
-    """Median ratio to plain and its interval, a row per class, a shade per contender."""
+    """Draw median ratios to plain with their intervals: a row per class, a shade per contender."""
     axes.set_title("Speed against plain decoding")
     names = [name for name in record.contenders if name != PLAIN]
     classes = list(record.workloads)

@@ -1,4 +1,4 @@
-"""Reports of the benches other than speculation, as sheets and as a figure."""
+"""Sheets and a figure for the reports of benches other than speculation."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _PARITY: Final = (
 
 
 def report_sheet(report: Report) -> Sheet:
-    """What was measured, as its command shows it and as `forerun bench show` does again."""
+    """Return the sheet of a report, as its command and `forerun bench show` print it."""
     return _SHEETS[report["measured"]](report)
 
 
@@ -62,7 +62,7 @@ def _title(report: Report) -> str:
 
 
 def _kernels(report: Report) -> Sheet:
-    """A row per format: size, speed for one row, and what more rows cost."""
+    """Return a row per format: size, speed for one row, and the cost of more rows."""
     num_threads, speed = report["num_threads"], report["read_bytes_per_second"] / 1e9
     rows = [
         [
@@ -82,7 +82,7 @@ def _kernels(report: Report) -> Sheet:
 
 
 def _acceptance(report: Report) -> Sheet:
-    """A row per class, a column per temperature."""
+    """Return a row per class and a column per temperature."""
     cells: dict[str, dict[float, str]] = {}
     for row in report["rows"]:
         cells.setdefault(row["class"], {})[row["temperature"]] = f"{row['tokens_per_pass']:.2f}"
@@ -94,7 +94,7 @@ def _acceptance(report: Report) -> Sheet:
 
 
 def _heads(report: Report) -> Sheet:
-    """A row per kind of head, the best first."""
+    """Return a row per kind of head, the best first."""
     kinds = {kind: found for kind, found in report["kinds"].items() if "error" not in found}
     order = sorted(kinds, key=lambda kind: -float(kinds[kind]["tokens_per_pass"]))
     num_places = max((len(found["alpha"]) for found in kinds.values()), default=0)
@@ -234,14 +234,14 @@ def _beside(report: Report) -> Sheet:
 
 
 def rounds_beside(contenders: Mapping[str, Any], name: str, what: str) -> tuple[float, float]:
-    """The least and the largest ratio to llama.cpp, of all rounds."""
+    """Return the smallest and the largest ratio to llama.cpp over all rounds."""
     runs = zip(contenders[name][what]["runs"], contenders[_PEER][what]["runs"], strict=True)
     ratios = [own / theirs for own, theirs in runs]
     return min(ratios), max(ratios)
 
 
 def _kl_divergence(report: Report) -> Sheet:
-    """A row per way to compute the logits."""
+    """Return a row per way to compute the logits."""
     rows = [
         [
             name,
@@ -259,7 +259,7 @@ def _kl_divergence(report: Report) -> Sheet:
 
 
 def _simulation(report: Report) -> Sheet:
-    """Smallest / median of the cells, by how many requests run at once."""
+    """Return the smallest / median of the cells, by number of concurrent requests."""
     asked, groups = report["asked"], dict[str, list[Report]]()
     for cell in report["cells"]:
         name = f"{cell['num_slots']}{', noisy' * cell['is_noisy']}"
@@ -299,7 +299,7 @@ _SHEETS: Final[Mapping[str, Callable[[Report], Sheet]]] = {
 
 
 def save_kernel_plot(report: Report, path: Path) -> None:
-    """The cost of n rows in units of one row, a line per format, into .png, .pdf or .svg."""
+    """Draw the cost of n rows in units of one row, a line per format, to .png, .pdf or .svg."""
     products = report["products"]
     with canvas(path, 12, 5) as figure:
         left, right = figure.subplots(1, 2)

@@ -1,4 +1,4 @@
-"""What `forerun bench serve` and `make openai-suite` found, as sheets."""
+"""The sheets of `forerun bench serve` and `make openai-suite`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from forerun.bench.records.report import Report
 from forerun.bench.views.sheet import Sheet
 
-# (part, figure, its words, what is asked for)
+# (part, figure, its label, its aim)
 _FIGURES: Final = (
     ("together", "whole_ratio", "at once, HTTP ÷ LLM.generate", "≥ 0.95"),
     ("together", "streamed_ratio", "at once, streamed ÷ LLM.generate", "≥ 0.95"),
@@ -24,7 +24,7 @@ _FIGURES: Final = (
 
 
 def serve_sheet(report: Report, title: str) -> Sheet:
-    """A row per comparison, then a line per server under load."""
+    """Return a row per comparison, then a line per server under load."""
     rows = [
         [words, asked, *_spread(report[part].get(name))]
         for part, name, words, asked in _FIGURES
@@ -65,7 +65,7 @@ def _load_line(name: str, figures: Mapping[str, Any]) -> str:
 
 
 def openai_sheet(report: Report, title: str) -> Sheet:
-    """A row per reason to fail."""
+    """Return a row per reason to fail."""
     rows = [[str(num), reason] for reason, num in report["failures"].items()]
     rows += [["1", f"UNEXPLAINED: {said}"] for said in report["unexplained"].values()]
     passed = (

@@ -1,4 +1,4 @@
-"""Figures on the terminal: a title, one table or several where one would be too wide, notes."""
+"""A sheet on the terminal: a title, a table (split if it is too wide), and notes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 
 @dataclass(frozen=True)
 class Sheet:
-    """`names` head the columns that every table repeats; `groups` those that belong together.
+    """`names` are the headings of columns that every table repeats; each of `groups` belongs
+    together.
 
-    Figures stand to the right; names, and the columns in `left`, to the left. `legend` are
+    Figures are aligned right; names, and the columns in `left`, are aligned left. `legend` has the
     sentences below.
     """
 
@@ -52,7 +53,7 @@ class Sheet:
             yield Note(line, mark="· ", mark_style="dim", style="dim")
 
     def strips(self, width: int) -> list[list[int]]:
-        """The columns of each table: groups are whole wherever a table can hold them."""
+        """Return the columns of each table; a group is split only if no table can hold it."""
         num_names = column = len(self.names)
         takes = [found + _GAP for found in self._widths()]
         room = width + _GAP - sum(takes[:num_names])
@@ -85,14 +86,14 @@ class Sheet:
 
 
 def _text(entry: str | Text) -> Text:
-    """A token such as [/INST] is no markup."""
+    """Make a `Text`, since a token such as [/INST] is not markup."""
     return Text(entry) if isinstance(entry, str) else entry
 
 
 @dataclass(frozen=True)
 class Note:
-    """A sentence, folded between its words but never inside an interval or a token. `mark` stands
-    before the first line; the others begin below the text."""
+    """A sentence, folded between words but never inside an interval or a token. `mark` precedes the
+    first line; the others are indented to the text."""
 
     text: str
     mark: str = ""
@@ -121,7 +122,7 @@ def title(
     *,
     is_complete: bool,
 ) -> str:
-    """What stands above every table: what was measured, of which model, where."""
+    """Return the title of a table: what was measured, of which model, where."""
     name = ": ".join(part for part in (what, model.get("name")) if part)
     unfinished = "" if is_complete else " (interrupted)"
     if gpu := _gpu(machine, settings):
@@ -131,7 +132,7 @@ def title(
 
 
 def _gpu(machine: Mapping[str, Any], settings: Mapping[str, Any]) -> str | None:
-    """What it was measured on, if not the processor; older records do not name it."""
+    """Return the GPU that was measured on, if one was; older records do not name it."""
     device = str(settings.get("device"))
     name = device if device.startswith("NVIDIA") else None
     if settings.get("kernels") in ("CudaKernels", "cuda"):
@@ -140,6 +141,6 @@ def _gpu(machine: Mapping[str, Any], settings: Mapping[str, Any]) -> str | None:
 
 
 def rounding(settings: Mapping[str, Any]) -> str:
-    """How weights, activations, keys and values were rounded, where the record says so."""
+    """Return how weights, activations and KV rows were rounded, as far as the record says."""
     asked = [f", {name} {settings[name]}" for name in _ROUNDING if settings.get(name) is not None]
     return "".join(asked)

@@ -1,4 +1,4 @@
-"""Small drawings as text: scales, marks and labels of an inline SVG."""
+"""Inline SVG drawings: scales, marks and labels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def logarithmic(low: float, high: float, left: float, right: float) -> Scale:
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Round factors between `low` and `high`: for a logarithmic axis of ratios."""
+    """Return round factors between `low` and `high`, for a logarithmic axis of ratios."""
     steps = (0.1, 0.2, 0.5, 0.8, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
     return [step for step in steps if low <= step <= high]
 
@@ -55,7 +55,7 @@ def polygon(points: Sequence[tuple[float, float]], kind: str) -> str:
 
 
 def _mark(tag: str, kind: str, inside: str, **attributes: float | str) -> str:
-    """Numbers in tenths; `_` in a name is written `-`."""
+    """Return an element; numbers have one decimal, and `_` in attribute names becomes `-`."""
     listed = ""
     for name, value in attributes.items():
         shown = value if isinstance(value, str) else f"{value:.1f}"

@@ -75,7 +75,7 @@ def _row(cell: Cell, *, is_first: bool) -> Iterator[str | Text]:
 
 
 def _to_plain(cell: Cell) -> Iterator[str | Text]:
-    """Plain beside itself is no measurement."""
+    """Yield the comparison with plain, which is empty for plain itself."""
     if cell.contender == PLAIN:
         yield from ("–", "–", "–")
     else:
@@ -121,7 +121,7 @@ def _notes(record: Record) -> Iterator[str]:
 
 
 def _summary(record: Record) -> Iterator[str]:
-    """Our default over the classes of a kind: against plain, and against each peer's best mode."""
+    """Yield our default's mean over classes of a kind, against plain and peers' best modes."""
     kinds = {str(cell.kind): None for cell in record.cells}
     for kind in map(Kind, kinds):
         mean = mean_ratio(record.cells, kind)
@@ -139,7 +139,7 @@ def _summary(record: Record) -> Iterator[str]:
 
 
 def _alike(named: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """What is said of several, once, after the names of all of them."""
+    """Yield each text once, with the names that it belongs to."""
     names: dict[str, list[str]] = {}
     for name, text in named:
         names.setdefault(text, []).append(name)

@@ -19,7 +19,7 @@ from forerun.cli.bench import (
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Measure this machine: speculation, batches, kernels, passes, starts, texts, servers.",
+    help="Run benchmarks: speculation, batches, startup, kernels, GPU, server and more.",
 )
 app.command()(speculation.speculation)
 app.command()(acceptance.acceptance)

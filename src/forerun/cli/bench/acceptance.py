@@ -1,4 +1,4 @@
-"""`forerun bench acceptance`: tokens a pass over questions of a file, class by class."""
+"""`forerun bench acceptance`: tokens per pass over a file of questions, class by class."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from forerun.types import SamplingParams
 
 @dataclass(frozen=True)
 class AcceptanceOptions:
-    temperatures: str = option("0,0.8", "By comma; 0 is argmax.")
-    max_tokens: int = option(200, "Tokens per answer at most.")
-    num_questions: int | None = option(None, "Of each class, the first ones; default all.")
-    seed: int = option(0, "Of the noise.")
+    temperatures: str = option("0,0.8", "Temperatures, separated by commas; 0 is greedy.")
+    max_tokens: int = option(200, "Maximum tokens per answer.")
+    num_questions: int | None = option(None, "First questions of each class to use. Default: all.")
+    seed: int = option(0, "Seed of sampling.")
 
     def __post_init__(self) -> None:
         at_least("--max-tokens", self.max_tokens, 2)
@@ -44,7 +44,7 @@ class AcceptanceOptions:
             found = []
         if not found:
             raise InvalidOption(
-                f"--temperatures {self.temperatures!r} is no list of numbers; write 0,0.8."
+                f"--temperatures {self.temperatures!r} is not a list of numbers; write 0,0.8."
             )
 
     @property
@@ -61,18 +61,19 @@ def acceptance(
     engine: EngineConfig,
     output: OutputOptions,
     questions: Annotated[
-        Path, typer.Option("--questions", help='JSON lines with "category" and "turns".')
+        Path,
+        typer.Option("--questions", help='File of JSON lines with "category" and "turns".'),
     ],
 ) -> None:
-    """Count tokens and target passes over questions such as Spec-Bench's, class by class.
+    """Count tokens per target pass over questions such as Spec-Bench's, class by class.
 
-    A fixed shape of guesses says what a drafter is worth on any machine: "adaptive": false.
+    With "adaptive": false in --speculative-config the result does not depend on the machine.
     """
     from forerun.bench.acceptance import by_class, read_questions, tokens_a_pass
 
     classes = by_class(read_questions(questions), options.num_questions)
     if engine.speculation is None:
-        raise InvalidOption("plain decoding has one token a pass; give a --speculative-config.")
+        raise InvalidOption("plain decoding has one token per pass; give a --speculative-config.")
     llm = load_with_room(engine, options.max_tokens)
     settings = {
         "questions": questions.name,

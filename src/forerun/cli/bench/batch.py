@@ -1,4 +1,4 @@
-"""`forerun bench batch`: requests in flight, part by part."""
+"""`forerun bench batch`: concurrent requests, part by part."""
 
 from __future__ import annotations
 
@@ -36,18 +36,20 @@ if TYPE_CHECKING:
     from forerun.engine import LLM
 
 Item = TypeVar("Item")
-Prompts = Mapping[str, list[list[int]]]  # all that a part asks, by its name
+Prompts = Mapping[str, list[list[int]]]  # the prompts of each part
 
 PARTS: Final = ("together", "load", "offline")
 
 
 @dataclass(frozen=True)
 class BatchOptions:
-    parts: str = option(ALL, f"By comma: {', '.join(PARTS)}; or all.")
-    repeats: int = option(5, "Rounds of together and of offline.")
-    together: int = option(8, "Requests of together.")
-    in_flight: str = option("1,4,16", "Requests at once of load, by comma.")
-    num_prompts: int = option(64, "Of the part offline.", "--prompts")
+    parts: str = option(ALL, f"Parts, separated by commas: {', '.join(PARTS)}; or all.")
+    repeats: int = option(5, "Repetitions of the parts together and offline.")
+    together: int = option(8, "Concurrent requests in the part together.")
+    in_flight: str = option(
+        "1,4,16", "Numbers of concurrent requests in the part load, separated by commas."
+    )
+    num_prompts: int = option(64, "Prompts in the part offline.", "--prompts")
 
     def __post_init__(self) -> None:
         at_least("--repeats", self.repeats, 1)
@@ -65,10 +67,10 @@ class BatchOptions:
         return max(self.together, *self.in_flight_list)
 
     def part_list(self, *, has_peer: bool) -> list[str]:
-        """Without a peer there is nobody to compare throughput with."""
+        """Return the parts to run; offline compares throughput with a peer, so it needs one."""
         names = list(PARTS) if self.parts == ALL else split(self.parts)
         if "sharing" in names:
-            say("note: sharing is no part of bench batch any more; drop it.", err=True)
+            say("note: bench batch has no part sharing any more; drop it.", err=True)
             names.remove("sharing")
         require_known("part of bench batch", PARTS, *names)
         if not has_peer and self.parts != ALL and "offline" in names:
@@ -94,9 +96,9 @@ def batch(
     output: OutputOptions,
     strict: Annotated[bool, strict_option()] = False,
 ) -> None:
-    """Measure many requests in flight: with guesses and without, and beside llama.cpp's server.
+    """Measure concurrent requests, with and without speculation, and beside llama.cpp's server.
 
-    Each part's figures are in the record as soon as it ends, or is stopped.
+    The record has the figures of each part as soon as it ends or is interrupted.
     """
     if peers.peers not in ("", "llamacpp"):
         raise InvalidOption("bench batch compares with --peers llamacpp alone.")
@@ -123,7 +125,7 @@ def batch(
 def prompts_and_room(
     engine: EngineConfig, asked: BenchOptions, options: BatchOptions, parts: Iterable[str]
 ) -> tuple[Prompts, int]:
-    """What each part asks, and a context for the longest of it and its answer."""
+    """Return each part's prompts, and a context length for the longest one and its answer."""
     from forerun.bench.batch import mixed_prompts
     from forerun.models.opening import load_tokenizer, open_checkpoint
 
@@ -149,7 +151,7 @@ def prompts_and_room(
 
 
 def _short_classes(asked: BenchOptions) -> list[str]:
-    """Free classes have short prompts: there decoding counts, which is what passes share."""
+    """Return the free classes: with short prompts decoding dominates, and passes share that."""
     from forerun.bench.prompts.workloads import KINDS, Kind
 
     classes = asked.class_list
@@ -158,7 +160,7 @@ def _short_classes(asked: BenchOptions) -> list[str]:
 
 @dataclass
 class _Bench:
-    """The parts by their names; each returns what it found."""
+    """One method for each part, by its name; each returns its figures for the record."""
 
     asked: BenchOptions
     options: BatchOptions
@@ -191,7 +193,7 @@ class _Bench:
         from forerun.bench.measure.contenders import DEFAULT, PLAIN
 
         prompts = iter(self.prompts["load"])
-        # Size after size, again and again, so that a machine that slows down slows all of them.
+        # The sizes in turns, so that a machine that slows down slows all of them.
         sizes = self.options.in_flight_list * self.asked.pairs
         lists = [[next(prompts) for _ in range(num)] for num in sizes]
         llms = {PLAIN: self._plain, DEFAULT: self.llm}

@@ -1,4 +1,4 @@
-"""`forerun bench gpu`: how near to its memory's speed a GPU runs whole models."""
+"""`forerun bench gpu`: how close a GPU comes to its memory bandwidth with whole models."""
 
 from __future__ import annotations
 
@@ -30,14 +30,19 @@ def gpu(
     engine: EngineConfig,
     output: OutputOptions,
     shapes: Annotated[
-        str, typer.Option("--shapes", help="Synthetic models: 1b, 3b, 135m, or none.")
+        str,
+        typer.Option(
+            "--shapes", help="Synthetic models, separated by commas: 1b, 3b, 135m; or none."
+        ),
     ] = "1b,3b,135m",
     synthetic_only: Annotated[
-        bool, typer.Option("--synthetic-only", help="No real model.")
+        bool, typer.Option("--synthetic-only", help="Skip the real model.")
     ] = False,
 ) -> None:
-    """Read the GPU's own bandwidth, check numerics and bits, and time passes against that
-    bandwidth. Exit code 1: bits, answers or logits are not what they must be."""
+    """Measure a GPU's memory bandwidth, check numerics and bits, and time passes against it.
+
+    Exit code 1 if bits, answers or logits are not what they must be.
+    """
     from forerun.bench.gpu.measure import measure_gpu
     from forerun.bench.gpu.synthetic import SHAPES
     from forerun.engine.setup.kernel_choice import choose_kernels

@@ -1,4 +1,4 @@
-"""`forerun bench kernels`: what products of each weight format cost, by their rows."""
+"""`forerun bench kernels`: the cost of matrix products, by weight format and rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from forerun.engine_config import EngineConfig
     output=only(output_options, "json", "plot"),
 )
 def kernels(engine: EngineConfig, output: OutputOptions) -> None:
-    """Time matrix products of every weight format for 1 to 16 rows, beside the memory's speed."""
+    """Time matrix products of every weight format for 1 to 16 rows, and memory bandwidth."""
     from forerun.bench.views.reports import save_kernel_plot
     from forerun.engine.setup.kernel_choice import cpu_kernels
 

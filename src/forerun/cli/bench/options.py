@@ -19,24 +19,26 @@ if TYPE_CHECKING:
     from forerun.engine import LLM
 
 ALL: Final = "all"
-MOST: Final = 1_000_000  # of anything that is counted: more would never end
+MOST: Final = 1_000_000  # largest count of anything: more would never end
 MOST_SEED: Final = 2**63 - 1
 _LONGEST_PROMPT: Final = 2048  # tokens; other tokenizers may need more than SmolLM2's 1466
 
 
 @dataclass(frozen=True)
 class BenchOptions:
-    classes: str = option(ALL, "Workload classes, by comma; or all (json, tools only by name).")
-    pairs: int = option(20, "Interleaved prompts per class.")
-    max_tokens: int = option(64, "Tokens per answer at most.")
-    temperature: float = option(0.0, "0 is argmax.")
-    seed: int = option(0, "Of prompts, noise and order.")
-    methods: str = option(
-        "prompt_lookup,suffix", "Methods to run at fixed depths, by comma; or none."
+    classes: str = option(
+        ALL, "Workload classes, separated by commas; or all (json and tools only if named)."
     )
-    depths: str = option("3,7", "Their depths, by comma.")
-    num_layers: int | None = option(None, "For the method own_layers.")
-    prompt_tokens: int | None = option(None, "Cut every prompt to so many tokens.")
+    pairs: int = option(20, "Prompts per class; contenders take turns on each.")
+    max_tokens: int = option(64, "Maximum tokens per answer.")
+    temperature: float = option(0.0, "Sampling temperature; 0 is greedy.")
+    seed: int = option(0, "Seed of prompts, sampling and order.")
+    methods: str = option(
+        "prompt_lookup,suffix", "Methods to run at fixed depths, separated by commas; or none."
+    )
+    depths: str = option("3,7", "Depths of --methods, separated by commas.")
+    num_layers: int | None = option(None, "Layers of the target in own_layers.")
+    prompt_tokens: int | None = option(None, "Cut every prompt to this many tokens.")
 
     def __post_init__(self) -> None:
         at_least("--prompt-tokens", self.prompt_tokens, 1)
@@ -44,9 +46,11 @@ class BenchOptions:
         at_least("--pairs", self.pairs, 1)
         at_least("--max-tokens", self.max_tokens, 2)
         if not split(self.classes):
-            raise InvalidOption("--classes names no class; give some by comma, or all.")
+            raise InvalidOption("--classes names no class; give some, separated by commas, or all.")
         if not split(self.methods):
-            raise InvalidOption("--methods names no method; give some by comma, or none.")
+            raise InvalidOption(
+                "--methods names no method; give some, separated by commas, or none."
+            )
         if not split(self.depths):
             raise InvalidOption("--depths is empty; give some like 3,7, or use --methods none.")
 
@@ -71,12 +75,12 @@ class BenchOptions:
 
 @dataclass(frozen=True)
 class OutputOptions:
-    json: Path | None = option(None, "Write a record here.")
-    plot: Path | None = option(None, "Draw to .png, .pdf or .svg.")
-    html: Path | None = option(None, "Write a report for people.")
+    json: Path | None = option(None, "Write the record to this JSON file.")
+    plot: Path | None = option(None, "Draw a figure to a .png, .pdf or .svg.")
+    html: Path | None = option(None, "Write an HTML report to this file.")
 
     def __post_init__(self) -> None:
-        """What cannot be drawn is told before anything is measured, not after."""
+        """Reject a figure that cannot be drawn before anything is measured."""
         from forerun.theory.canvas import check_drawable
 
         if self.plot is not None:
@@ -99,27 +103,28 @@ def at_least(option: str, value: int | None, least: int, most: int = MOST) -> No
 
 
 def whole_numbers(option: str, text: str, otherwise: str = "") -> list[int]:
-    """Numbers by comma, each from 1 to 999,999; `otherwise` is what else to do."""
+    """Parse numbers from 1 to 999,999; `otherwise` is another remedy for the error."""
     for part in split(text):
         if not re.fullmatch(r"0*[1-9][0-9]{0,5}", part):
             raise InvalidOption(
-                f"{option} holds {part[:40]!r}; give whole numbers from 1 on, by comma{otherwise}."
+                f"{option} holds {part[:40]!r}; give whole numbers from 1 on, separated by "
+                f"commas{otherwise}."
             )
     return [int(part) for part in split(text)]
 
 
 def split(text: str) -> list[str]:
-    """Names by comma."""
+    """Split at commas; drop spaces and empty parts."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def max_len_for(max_tokens: int) -> int:
-    """A context that holds our longest prompt and an answer."""
+    """Return a context length for the longest prompt and an answer."""
     return _LONGEST_PROMPT + max_tokens
 
 
 def load_with_room(engine: EngineConfig, max_tokens: int, **changes: Any) -> LLM:
-    """The model with a context that is long enough, and no longer: contenders have one each."""
+    """Load the model with a context no longer than needed, since each contender has one."""
     from forerun.models.opening import open_checkpoint
 
     trained = open_checkpoint(engine.model, engine.cache_folder).config.max_len

@@ -1,4 +1,4 @@
-"""What the benches share: progress that survives ^C, a table, a record, an exit code."""
+"""What the benches share: collecting results until ^C, a table, a record, an exit code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DIFFERENT = 1
 def collect(
     unit: str, total: int, measured: Iterable[Item], label: Callable[[Item], str] = lambda _: ""
 ) -> list[Item]:
-    """All of them, counted on stderr; after ^C, those that there are, fewer than `total`."""
+    """Return all results, with progress on stderr; after ^C only those so far."""
     found: list[Item] = []
     try:
         with progress(unit, total) as advance:
@@ -33,7 +33,7 @@ def collect(
 
 
 def finish(report: Mapping[str, Any], path: Path | None = None, *, strict: bool = False) -> None:
-    """Write the report, show it, and exit as it deserves."""
+    """Write the report, show it, and exit with 1 or 130 if tokens differ or it is incomplete."""
     from forerun.bench.records.report import has_other_tokens
     from forerun.bench.views.reports import report_sheet
 

@@ -19,11 +19,11 @@ from forerun.engine_config import EngineConfig
 def parity(
     engine: EngineConfig,
     output: OutputOptions,
-    num_prompts: Annotated[int, typer.Option("--prompts", help="Named prompts to use.")] = 40,
+    num_prompts: Annotated[int, typer.Option("--prompts", help="Number of built-in prompts.")] = 40,
     max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens per text.")] = 64,
     strict: Annotated[bool, strict_option()] = False,
 ) -> None:
-    """Let the cpu kernels write, and find where the reference kernels would choose otherwise."""
+    """Find where the reference kernels would choose other tokens than the cpu kernels."""
     from forerun.bench.measure.parity import compare, parity_record
     from forerun.bench.prompts.named_prompts import named_prompts
     from forerun.kernels import ReferenceKernels

@@ -1,4 +1,4 @@
-"""`forerun bench passes`: what whole passes of a model cost, by their tokens."""
+"""`forerun bench passes`: the cost of whole passes of a model, by number of tokens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def passes(
     engine: EngineConfig,
     output: OutputOptions,
     profile: Annotated[
-        bool, typer.Option("--profile", help="Say where the time of a plain token goes.")
+        bool, typer.Option("--profile", help="Show where the time of a plain token goes.")
     ] = False,
 ) -> None:
     """Time passes of the model over 1 to 16 tokens: v(γ), the cost of verifying γ guesses."""

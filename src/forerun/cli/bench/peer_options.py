@@ -1,4 +1,4 @@
-"""Peers on the command line: who takes part, in which modes, and how they are started."""
+"""Options for peers: which take part, in which modes, and how they are started."""
 
 from __future__ import annotations
 
@@ -26,28 +26,32 @@ WHEEL: Final = "wheel"
 
 @dataclass(frozen=True)
 class PeerOptions:
-    peers: str = option("", "transformers, llamacpp, or both by comma.")
-    peer_modes: str = option(ALL, "Their modes, by comma; or all.")
-    peer_python: Path | None = option(None, "A Python that has them; this one by default.")
-    llama_server: str = option(str(BUILT), "A llama-server; or wheel, the generic wheel.")
+    peers: str = option(
+        "", "Libraries to compare with: transformers, llamacpp, or both with a comma."
+    )
+    peer_modes: str = option(ALL, "Modes of the peers, separated by commas; or all.")
+    peer_python: Path | None = option(None, "Python that has the peers. Default: this one.")
+    llama_server: str = option(
+        str(BUILT), "llama-server to run (`make peers` builds one), or wheel: a generic build."
+    )
 
     def __post_init__(self) -> None:
         given = (self.peers, self.peer_modes, self.peer_python, self.llama_server)
         if not split(self.peers) and given != ("", ALL, None, str(BUILT)):
             raise InvalidOption(
-                "--peers names nobody; give transformers, llamacpp, or both by comma."
+                "--peers names no peer; give transformers, llamacpp, or both, separated by a comma."
             )
-        self.server()  # what is not there is told before anything is loaded
+        self.server()  # reject a missing file before anything is loaded
 
     def server(self) -> Path | None:
-        """What `make peers` built is taken where it is, else the generic wheel (None); what a user
-        names must be there."""
+        """Return the llama-server to run; None is the generic wheel, also if `make peers` built
+        none. A server that the user names must exist."""
         path = Path(self.llama_server)
         if self.llama_server == WHEEL or (path == BUILT and not path.exists()):
             return None
         if not path.is_file():
             raise InvalidOption(
-                f"--llama-server {path} is no file; run `make peers`, or give another."
+                f"--llama-server {path} is not a file; run `make peers`, or give another."
             )
         return path.resolve()
 
@@ -58,7 +62,7 @@ peer_options = bundle(PeerOptions, "Peers")
 def open_peers(
     stack: ExitStack, engine: EngineConfig, wanted: PeerOptions, max_len: int, slots: int = 1
 ) -> list[PeerContender]:
-    """Started before our own model is loaded, so that a missing peer is told at once."""
+    """Start the peers, before our own model is loaded: a missing peer is reported at once."""
     from forerun.bench.peers import PEERS, PeerContender, open_peer
     from forerun.engine.setup.kernel_choice import is_on_gpu
 
@@ -66,7 +70,7 @@ def open_peers(
     model, names = model_path(engine.model), split(wanted.peers)
     require_known("peer", PEERS, *names)
     for name in names:
-        # transformers expands a GGUF of 1.5 billion weights for minutes.
+        # transformers takes minutes to expand a GGUF of 1.5 billion weights.
         print(f"starting {name} with {model.name} …", file=sys.stderr, flush=True)
         peer = open_peer(
             name,
@@ -84,7 +88,7 @@ def open_peers(
 
 
 def peer_modes(peers: list[Peer], wanted: str) -> list[tuple[Peer, str]]:
-    """Each peer with each of its modes that is wanted."""
+    """Return each peer with each of its wanted modes."""
     known = [(peer, mode) for peer in peers for mode in peer.modes]
     if wanted == ALL:
         return known
@@ -102,5 +106,5 @@ def peer_versions(peers: list[PeerContender]) -> dict[str, str]:
 
 
 def num_threads(engine: EngineConfig) -> int:
-    """Theirs are as many as ours."""
+    """Return the number of threads, which is the same for Forerun and the peers."""
     return engine.num_threads or read_cpu().num_threads

@@ -1,4 +1,4 @@
-"""When, where and with which code something was measured: the head of every record."""
+"""The head of every record: when, where and with which code something was measured."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BLOCK: Final = 1 << 20
 def record_head(
     model: str | Path | None, settings: Mapping[str, Any], peers: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """`peers` are the versions of other libraries that take part."""
+    """Return the head of a record; `peers` are the versions of other libraries that take part."""
     head = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit_of(Path(__file__).parent),
@@ -53,7 +53,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _gpu() -> dict[str, str]:
-    """Its name, where one may have been used: nobody imports torch for a record's sake."""
+    """Return the GPU's name if torch is loaded: it is not imported only for a record."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return {}
@@ -61,7 +61,7 @@ def _gpu() -> dict[str, str]:
 
 
 def model_identity(name: str, path: Path) -> dict[str, Any]:
-    """Name, size and SHA-256 of a model's file; of a folder's weight files, in order."""
+    """Return name, size and SHA-256 of a model's file, or of a folder's sorted weight files."""
     inside = sorted([*path.glob("*.safetensors"), *path.glob("*.gguf")])
     digest, num_bytes = hashlib.sha256(), 0
     for weights in [path] if path.is_file() else inside:
@@ -73,7 +73,7 @@ def model_identity(name: str, path: Path) -> dict[str, Any]:
 
 
 def versions(others: Mapping[str, str]) -> dict[str, str]:
-    """Of Forerun, Python and what computes; `others` are the peers' own."""
+    """Return the versions of Forerun, Python and numeric packages, and `others`."""
     found = {"forerun": VERSION, "python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -84,7 +84,7 @@ def versions(others: Mapping[str, str]) -> dict[str, str]:
 
 
 def commit_of(folder: Path) -> str | None:
-    """The git commit that `folder` stands at, "-dirty" where files differ; None outside git."""
+    """Return the git commit of `folder`, with "-dirty" if files differ; None outside git."""
     head = _git(folder, "rev-parse", "HEAD")
     if head is None:
         return None

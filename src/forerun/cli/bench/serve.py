@@ -1,4 +1,4 @@
-"""`forerun bench serve`: what HTTP costs, what a prediction saves, and servers under load."""
+"""`forerun bench serve`: what HTTP costs, what predictions save, and servers under load."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from forerun.option_checks import require_known
 from forerun.option_fields import option
 
 PARTS: Final = ("together", "alone", "prediction", "load")
-_MAX_LEN: Final = 2048  # tokens that a slot of a peer has room for
+_MAX_LEN: Final = 2048  # context of each slot of a peer
 _PREDICTION_REPEATS: Final = 4  # of each answer
 
 
 @dataclass(frozen=True)
 class ServeBench:
-    model: str = option(DEFAULT_MODEL, "What our server serves.")
-    parts: str = option(",".join(PARTS), "What is measured, by comma.")
-    repeats: int = option(6, "Of each comparison.")
-    concurrency: int = option(32, "Requests at once, and as many run.")
-    rate: float = option(2.0, "Arrivals per second, on average.")
-    num_requests: int = option(64, "Arrivals at each server.")
-    max_tokens: int = option(64, "Tokens per answer.")
-    prediction_tokens: int = option(200, "Of answers that are predicted.")
+    model: str = option(DEFAULT_MODEL, "Model to serve.")
+    parts: str = option(",".join(PARTS), "Parts to run, separated by commas.")
+    repeats: int = option(6, "Repetitions of each comparison.")
+    concurrency: int = option(32, "Concurrent requests; also the server's --max-num-seqs.")
+    rate: float = option(2.0, "Mean arrivals per second under load.")
+    num_requests: int = option(64, "Arrivals at each server under load.")
+    max_tokens: int = option(64, "Maximum tokens per answer.")
+    prediction_tokens: int = option(200, "Tokens per answer with a prediction.")
     num_threads: int | None = option(
-        None, "Of each server; by default as `forerun serve` has.", "--threads"
+        None, "Threads of each server. Default: as for `forerun serve`.", "--threads"
     )
-    seed: int = option(0, "Of orders and arrivals.")
-    llama_server: Path = option(BUILT, "A peer under the same load, if it is there.")
+    seed: int = option(0, "Seed of orders and arrivals.")
+    llama_server: Path = option(BUILT, "llama-server for the same load, if it exists.")
 
     def __post_init__(self) -> None:
         for name in ("repeats", "concurrency", "num_requests", "max_tokens", "prediction_tokens"):
@@ -52,7 +52,9 @@ class ServeBench:
             raise InvalidOption(f"--rate {self.rate} is not allowed; give a number above 0.")
         require_known("part of bench serve", PARTS, *split(self.parts))
         if self.llama_server != BUILT and not self.llama_server.is_file():
-            raise InvalidOption(f"--llama-server {self.llama_server} is no file; run `make peers`.")
+            raise InvalidOption(
+                f"--llama-server {self.llama_server} is not a file; run `make peers`."
+            )
 
     @property
     def threads(self) -> int:
@@ -60,7 +62,7 @@ class ServeBench:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """For the record."""
+        """The options as the record has them."""
         found = asdict(self)
         return {k: v for k, v in found.items() if k not in ("model", "llama_server", "num_threads")}
 
@@ -73,15 +75,21 @@ def serve(
     options: ServeBench,
     url: Annotated[
         list[str] | None,
-        typer.Option("--url", help="Only load, on servers that run: one after the other."),
+        typer.Option(
+            "--url", help="Put only this running server under load; repeat it for others."
+        ),
     ] = None,
-    json_path: Annotated[Path | None, typer.Option("--json", help="Write a record.")] = None,
+    json_path: Annotated[Path | None, typer.Option("--json", help="Write the record here.")] = None,
 ) -> None:
-    """A server of our own against the library, with and without a prediction, and under load.
+    """Measure the server against the library, with and without predictions, and under load.
 
-    together: 32 requests at once over HTTP against LLM.generate. alone: what a chunk costs over the
-    engine's own stream. prediction: an answer with a tenth of its prediction changed, and with all
-    of it wrong. load: Poisson arrivals, beside llama-server where `make peers` built one.
+    together: 32 concurrent requests over HTTP against LLM.generate.
+
+    alone: what a chunk costs over the engine's own stream.
+
+    prediction: answers with a tenth of their prediction changed, and with all of it wrong.
+
+    load: Poisson arrivals, beside llama-server if `make peers` built one.
     """
     settings = options.settings if url else {**options.settings, "num_threads": options.threads}
     report: dict[str, Any] = {
@@ -95,14 +103,14 @@ def serve(
     else:
         for name, figures, is_complete in _own(options):
             report[name] = figures
-            write_report(report, json_path)  # what was measured is kept if the rest fails
+            write_report(report, json_path)  # keeps what was measured if the rest fails
             if not is_complete:
                 break
     finish({**report, "is_complete": is_complete}, json_path, strict=True)
 
 
 def _own(options: ServeBench) -> Iterator[tuple[str, dict[str, Any], bool]]:
-    """Part by part: its name, its figures, and whether it was let end."""
+    """Yield each part's name, its figures, and whether it ran to its end."""
     from forerun.bench.prompts.named_prompts import named_prompts
     from forerun.bench.serve import overhead, predictions
     from forerun.bench.serve.servers import Server, llama_server, our_server
@@ -178,7 +186,7 @@ def _load(options: ServeBench, url: str) -> dict[str, Any]:
 
 
 def _how_built(llama_server: Path) -> dict[str, Any] | None:
-    """What `make peers` wrote beside it."""
+    """Return what `make peers` wrote beside the program about its build."""
     about = llama_server.with_name("about.json")
     found: dict[str, Any] | None = json.loads(about.read_text()) if about.is_file() else None
     return found

@@ -1,4 +1,4 @@
-"""`forerun bench show`: a record again, without measuring."""
+"""`forerun bench show`: print a record without measuring."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 @takes(output=only(output_options, "plot", "html"))
 def show(
     output: OutputOptions,
-    path: Annotated[Path, typer.Argument(help="What a bench wrote with --json, or a proof.")],
+    path: Annotated[Path, typer.Argument(help="Record of a bench (--json) or of `forerun proof`.")],
     strict: Annotated[bool, strict_option()] = False,
 ) -> None:
-    """Print what a record holds; draw it, if asked to. Nothing is measured."""
+    """Print a record, and draw it with --plot or --html; nothing is measured."""
     from forerun.bench.records.record import InvalidRecord, Record
     from forerun.bench.records.report import has_other_tokens, read_any
     from forerun.bench.views.reports import report_sheet
@@ -42,7 +42,7 @@ def show(
 
 
 def show_record(record: Record, output: OutputOptions, *, strict: bool) -> None:
-    """Speculation's table, and the page and figure that were asked for."""
+    """Print a speculation record's table, and write the page and the figure of `output`."""
     from forerun.bench.records.summary import differing_cells
     from forerun.bench.views.tables import print_record
 

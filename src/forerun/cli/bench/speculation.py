@@ -1,4 +1,4 @@
-"""`forerun bench speculation`: what speculation earns on this machine, side by side."""
+"""`forerun bench speculation`: what speculation gains on this machine, side by side."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def speculation(
     output: OutputOptions,
     strict: Annotated[bool, strict_option()] = False,
 ) -> None:
-    """Measure speculation side by side with plain decoding and with peers, class by class."""
+    """Measure speculation against plain decoding and peers, class by class."""
     record = _measure(engine, options, peers, output.json)
     show_record(record, output, strict=strict)
     leave(is_different=False, is_complete=record.is_complete)
@@ -67,7 +67,7 @@ def _measure(
 
     if split(peers.peers) and options.temperature != 0:
         raise InvalidOption("--peers answer greedily; drop --temperature.")
-    configs = _configs(engine, options)  # a mistake is found before anything is loaded
+    configs = _configs(engine, options)  # rejects mistakes before anything is loaded
     workloads = build_workloads(options.class_list, options.pairs, options.seed)
     params = SamplingParams(temperature=options.temperature, seed=options.seed)
     clock = time.perf_counter
@@ -86,7 +86,7 @@ def _measure(
             seed=options.seed,
         )
         prompts = sorted((w.prompts[0].encode(llm.tokenizer) for w in workloads), key=len)
-        sample = prompts[len(prompts) // 2]  # a pass takes longer where the context is longer
+        sample = prompts[len(prompts) // 2]  # a longer context makes passes slower
         costs = costs_by_contender(llm, configs, sample, clock, engine.cache_folder)
         session = Session(side, _head(engine, options, llm, opened), costs, path)
         num_answers = side.num_runs + len(side.engines) + len(side.peers)
@@ -95,7 +95,7 @@ def _measure(
 
 
 def _configs(engine: EngineConfig, options: BenchOptions) -> dict[str, SpeculativeConfig]:
-    """What the user asked for as `default`, then every method at every depth."""
+    """Return the user's config as `default`, then every method at every depth."""
     from forerun.bench.measure.contenders import DEFAULT, fixed_depths, own_options
 
     given = engine.speculation
@@ -106,7 +106,8 @@ def _configs(engine: EngineConfig, options: BenchOptions) -> dict[str, Speculati
 
 
 def _methods(engine: EngineConfig, options: BenchOptions) -> list[str]:
-    """Run at fixed depths: none without speculation; one with a model wherever there is one."""
+    """Return the methods to run at fixed depths, always with the one that has a model; none
+    without speculation."""
     given = engine.speculation
     if given is None:
         return []
@@ -132,5 +133,5 @@ def _head(
 
 
 def _digest(chat_template: str | None) -> str | None:
-    """Which template took the place of the model's own, if one did."""
+    """Return a digest of the template that replaces the model's own; None without one."""
     return chat_template and hashlib.sha256(chat_template.encode()).hexdigest()[:16]

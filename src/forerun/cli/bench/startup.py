@@ -1,4 +1,4 @@
-"""`forerun bench startup`: how long a newcomer waits, and what it takes."""
+"""`forerun bench startup`: the time to the first text, and the memory it takes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ _PROMPT: Final = "Once upon a time there was"
 def startup(
     engine: EngineConfig,
     output: OutputOptions,
-    repeats: Annotated[int, typer.Option("--repeats", help="Starts that count.")] = 5,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens per answer.")] = 32,
+    repeats: Annotated[int, typer.Option("--repeats", help="Starts to measure.")] = 5,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", help="Maximum tokens per answer.")
+    ] = 32,
     strict: Annotated[bool, typer.Option("--strict", hidden=True)] = False,
 ) -> None:
     """Time `forerun generate` in fresh processes, from the command to the first byte of text.
 
-    One start that nobody counts comes first, since it may compile.
+    The first start is not counted, since it may compile.
     """
     from forerun.bench.measure import startup
 

@@ -1,1 +1,1 @@
-"""Trained heads: making them, and handing them on."""
+"""Trained heads: training and exporting them."""

@@ -1,4 +1,4 @@
-"""`forerun drafter`: trained heads, handed on."""
+"""`forerun drafter`: export trained heads."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from forerun.option_checks import require_known
 
 _PACKED = "packed"
 
-app = typer.Typer(cls=OneSentenceGroup, help="Trained heads for other engines.")
+app = typer.Typer(cls=OneSentenceGroup, help="Export trained heads.")
 
 
 @app.callback()
 def _root() -> None:
-    """A group, though it has one command."""
+    """Make `drafter` a group, although it has one command."""
 
 
 @app.command()
 def export(
-    head: Annotated[Path, typer.Argument(help="The folder of a head.")],
-    out: Annotated[Path, typer.Option("--out", help="The folder to write.")],
+    head: Annotated[Path, typer.Argument(help="Folder of a trained head.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder to write.")],
     layout: Annotated[
         str,
         typer.Option(
             "--format",
-            help="For an eagle3 head speculators (vLLM) or eagle (SGLang, SpecForge); for any, "
-            "packed: ours, at 8 bits a weight.",
+            help="Format: for eagle3 heads speculators (vLLM) or eagle (SGLang, SpecForge); for "
+            "any head packed (Forerun's own, 8 bits per weight).",
         ),
     ] = "speculators",
     target: Annotated[
-        str, typer.Option("--target", help="What the other engine calls the target.")
+        str, typer.Option("--target", help="Name of the target model in the other engine.")
     ] = "",
 ) -> None:
-    """Write a head in the layout that another engine loads, or in half the bytes."""
+    """Write a head in the format of another engine, or packed into half the bytes."""
     from forerun.drafters.heads.folder import HeadFolder, export_head, pack_head
     from forerun.drafters.heads.layouts import LAYOUTS
 

@@ -1,4 +1,4 @@
-"""`forerun train`: a head that guesses for one target, trained on what the target says."""
+"""`forerun train`: train a drafter for one target, on text that the target generates."""
 
 from __future__ import annotations
 
@@ -17,21 +17,26 @@ from forerun.files import MIB, read_text
 from forerun.models.download.store import default_cache_dir
 from forerun.training.options import PHRASES, TrainOptions
 
-_MAX_BYTES: Final = 128 * MIB  # of a file of prompts
+_MAX_BYTES: Final = 128 * MIB  # largest file of prompts
 
 
 @takes(options=bundle(TrainOptions))
 def train(
     options: TrainOptions,
-    model: Annotated[str, typer.Option("--model", "-m", help="The target.")] = DEFAULT_MODEL,
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="Target model, as for `forerun generate`.")
+    ] = DEFAULT_MODEL,
     prompts: Annotated[
         list[Path] | None,
-        typer.Option("--prompts", help='Questions: lines, or JSON lines with "prompt" or "turns".'),
+        typer.Option(
+            "--prompts",
+            help='File of prompts: text lines, or JSON lines with "prompt" or "turns"; repeatable.',
+        ),
     ] = None,
 ) -> None:
-    """Train a drafter's head for a target, on texts that the target writes itself.
+    """Train a drafter for a target model, on texts that the target generates itself.
 
-    Call it again with the same folder to go on. ^C saves what was learnt.
+    Run it again with the same folder to continue. ^C saves what was learned.
     """
     asked = [prompt for path in prompts or () for prompt in read_prompts(path)]
     if find_spec("torch") is None:
@@ -50,8 +55,8 @@ def train(
         if not is_lack_of_memory(error):
             raise
         raise InvalidOption(
-            "there is too little memory to train so; lower --batch-len, --num-written or "
-            f"--max-len, or free some. {options.out} is as it was saved last."
+            "there is too little memory for this training; lower --batch-len, --num-written or "
+            f"--max-len, or free some. {options.out} is as it was last saved."
         ) from None
     say(
         f"wrote {options.out}; try it: forerun generate --model {model} --device cpu "
@@ -61,14 +66,14 @@ def train(
 
 
 def read_prompts(path: Path) -> list[list[str]]:
-    """The user's turns, of each line: a JSON object's `turns`, as in MT-bench, or its `prompt`."""
+    """Return each line's user turns: `turns` of a JSON object, as in MT-bench, or its `prompt`."""
     try:
         lines = [line for line in read_text(path, _MAX_BYTES).splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidOption(f"cannot read {path} ({error}); give a text file.") from None
     found = [_prompt(line) for line in lines]
     if not found or None in found:
-        raise InvalidOption(f'{path} must have lines of text, or JSON objects with "prompt".')
+        raise InvalidOption(f'{path} must contain lines of text, or JSON objects with "prompt".')
     return [prompt for prompt in found if prompt is not None]
 
 

@@ -1,4 +1,4 @@
-"""The command line's options for the model and its speculation: those of `EngineConfig`."""
+"""Options for the model and its speculation, made from the fields of `EngineConfig`."""
 
 from __future__ import annotations
 
@@ -27,15 +27,19 @@ _NOT_PASSED_ON: Final = ("max_num_seqs", "chat_template")
 
 @dataclass(frozen=True)
 class SpeculationFlags:
-    """What the command line has in place of a `SpeculativeConfig`."""
+    """Speculation as given on the command line; `config` makes a `SpeculativeConfig` of it."""
 
     speculative_config: str | None = option(
-        None, 'JSON with vLLM\'s keys, like {"method": "ngram"}.'
+        None,
+        'Speculation as JSON with vLLM\'s keys, like {"method": "ngram"}. Default: '
+        '{"method": "auto"}.',
     )
-    speculative_decoding: bool = option(False, "Speculate with --draft-model.")
-    draft_model: str | None = option(None, "A smaller model of the same tokenizer.")
-    spec_length: int | None = option(None, "Guesses per round: the depth.")
-    no_speculation: bool = option(False, "Plain decoding.")
+    speculative_decoding: bool = option(False, "Speculate with --draft-model, which implies this.")
+    draft_model: str | None = option(None, "Draft model: a smaller model with the same tokenizer.")
+    spec_length: int | None = option(
+        None, "Maximum guesses per round (the depth). Default: the method's own."
+    )
+    no_speculation: bool = option(False, "Disable speculative decoding.")
 
     def config(self) -> SpeculativeConfig | None:
         from forerun.engine import SpeculativeConfig
@@ -44,14 +48,19 @@ class SpeculationFlags:
         has_short = self.speculative_decoding or draft_model is not None or depth is not None
         if self.no_speculation:
             if self.speculative_config is not None or has_short:
-                raise InvalidOption("--no-speculation excludes the other speculation options.")
+                raise InvalidOption(
+                    "--no-speculation cannot be combined with other speculation options; drop one."
+                )
             return None
         if self.speculative_config is not None:
             if has_short:
-                raise InvalidOption("--speculative-config says it all; drop the short flags.")
+                raise InvalidOption(
+                    "--speculative-config cannot be combined with --speculative-decoding, "
+                    "--draft-model or --spec-length; drop these."
+                )
             return SpeculativeConfig.from_json(self.speculative_config)
         if self.speculative_decoding and draft_model is None:
-            raise InvalidOption("--speculative-decoding needs --draft-model; give a model.")
+            raise InvalidOption("--speculative-decoding needs --draft-model; give one.")
         if depth is not None and depth < 1:
             raise InvalidOption(f"--spec-length {depth} is not allowed; give 1 or more.")
         return SpeculativeConfig.from_dict({"model": draft_model, "num_speculative_tokens": depth})
@@ -64,14 +73,15 @@ def serving_options(
         typer.Option(
             "--model",
             "-m",
-            help="A pulled name, a GGUF file, a Hugging Face folder.",
+            help="Model: a name from `forerun models`, a GGUF file, a Hugging Face folder or a "
+            "pulled hub id.",
             rich_help_panel=PANEL,
             show_envvar=False,
         ),
     ] = DEFAULT_MODEL,
     **given: Any,
 ) -> EngineConfig:
-    """What the environment says, too: FORERUN_CACHE and FORERUN_CPU."""
+    """Return the config; FORERUN_CACHE sets its cache folder, FORERUN_CPU the instruction set."""
     flags, rest = parted(SpeculationFlags, given)
     if rest.get("chat_template") is not None:
         path = Path(rest["chat_template"])
@@ -85,14 +95,14 @@ def serving_options(
     )
 
 
-# Each command knows how many it asks, and only a server is told of tools.
+# Other commands set max_num_seqs themselves, and only the server takes tools.
 engine_options = without(serving_options, "max_num_seqs", "tool_call_parser")
-measuring_options = without(engine_options, "reasoning_parser")  # of answers that nobody reads
+measuring_options = without(engine_options, "reasoning_parser")  # benches do not read answers
 loading_options = without(measuring_options, *_SPECULATING, "chat_template")
 
 
 def load(config: EngineConfig, *, max_num_seqs: int = 1, **changes: Any) -> LLM:
-    """The model, with these options changed; a line on stderr follows what takes long."""
+    """Load the model with these options changed, and show the progress on stderr."""
     from forerun.cli.terminal.progress import loading
     from forerun.engine import LLM
 
@@ -102,8 +112,8 @@ def load(config: EngineConfig, *, max_num_seqs: int = 1, **changes: Any) -> LLM:
 
 
 def kernel_settings(config: EngineConfig, llm: LLM | None = None) -> dict[str, str | None]:
-    """For records: how weights are rounded and, on the processor, what meets packed ones, and the
-    instruction set that was forced; of a model that is loaded, its keys and values, too."""
+    """Return a record's settings of the kernels: how weights are packed, the type of activations
+    (CPU only), the forced instruction set and, of a loaded model, the type of its KV rows."""
     from forerun.engine.setup.kernel_choice import is_on_gpu
 
     activations = None if is_on_gpu(config) else config.activations or DEFAULT_ACTIVATIONS
@@ -118,7 +128,7 @@ def kernel_settings(config: EngineConfig, llm: LLM | None = None) -> dict[str, s
 
 
 def as_arguments(config: EngineConfig) -> list[str]:
-    """What asks for the same on a command line, but for speculation's own options."""
+    """Return arguments that give the same config; of speculation, only --no-speculation."""
     arguments = ["--model", str(config.model)]
     for field in fields(config):
         value = getattr(config, field.name)

@@ -1,4 +1,4 @@
-"""The command line's sampling options: those of `SamplingParams`."""
+"""Sampling options, made from the fields of `SamplingParams`."""
 
 from __future__ import annotations
 
@@ -16,22 +16,27 @@ from forerun.types import SamplingParams, StructuredOutputsParams
 
 @dataclass(frozen=True)
 class TypedIn:
-    """What is typed in otherwise than `SamplingParams` has it, or has another default."""
+    """Options whose type, name or default differs from the field in `SamplingParams`."""
 
-    temperature: float = option(0.0, "0 is argmax.")
-    logit_bias: str | None = option(None, 'JSON from token id to bias, like {"42": -100}.')
-    max_tokens: int | None = option(
-        None, "Stop after this many tokens; 256, or what the context has."
+    temperature: float = option(0.0, "Sampling temperature; 0 is greedy.")
+    logit_bias: str | None = option(
+        None, 'Bias added to logits: JSON from token id to number, like {"42": -100}.'
     )
-    keep_special: bool = option(False, "Show special tokens.")
+    max_tokens: int | None = option(
+        None, "Maximum tokens to generate. Default: 256, or what fits into the context."
+    )
+    keep_special: bool = option(False, "Keep special tokens in the text.")
     acceptance: str = option(
         "coupled",
-        "coupled: the same tokens as without speculation; rejection: the same law; lenient: LOSSY.",
+        "How guesses are accepted: coupled (same tokens as without speculation), rejection (same "
+        "distribution) or lenient (LOSSY).",
     )
-    json_schema: Path | None = option(None, "A file with a JSON schema that the answer fits.")
-    regex: str | None = option(None, "A regular expression that it fits.")
-    choice: tuple[str, ...] = option((), "It is one of these texts; repeatable.")
-    grammar: Path | None = option(None, "A file with a grammar that it fits, in Lark or GBNF.")
+    json_schema: Path | None = option(None, "File with a JSON schema that the answer must match.")
+    regex: str | None = option(None, "Regular expression that the answer must match.")
+    choice: tuple[str, ...] = option((), "Allowed answer; repeat it for each one.")
+    grammar: Path | None = option(
+        None, "File with a Lark or GBNF grammar that the answer must match."
+    )
 
 
 @filled_by(TypedIn, SamplingParams, panel="Sampling")
@@ -43,7 +48,7 @@ def sampling_options(**given: Any) -> SamplingParams:
         max_tokens=typed.max_tokens,
         skip_special_tokens=not typed.keep_special,
         structured_outputs=_structure(typed),
-        acceptance=typed.acceptance,  # type: ignore[arg-type]  # its name will do
+        acceptance=typed.acceptance,  # type: ignore[arg-type]  # it accepts the name
         **rest,
     )
 
@@ -58,7 +63,7 @@ def _structure(typed: TypedIn) -> StructuredOutputsParams | None:
     given = {name: value for name, value in given.items() if value is not None}
     if len(given) > 1:
         raise InvalidOption(
-            "--json-schema, --regex, --choice and --grammar each say all of an answer; give one."
+            "--json-schema, --regex, --choice and --grammar cannot be combined; give one of them."
         )
     return StructuredOutputsParams(**given) if given else None
 
@@ -67,11 +72,11 @@ def _read_schema(path: Path) -> str:
     wanted = 'the path of a JSON schema, like {"type": "object"}'
     text = read_option(path, "--json-schema", wanted)
     try:
-        found, why = json.loads(text), "it is no object"
+        found, why = json.loads(text), "it is not an object"
     except (ValueError, RecursionError) as error:
         found, why = None, str(error)
     if not isinstance(found, dict):
-        raise InvalidOption(f"--json-schema {path} is no JSON schema ({why}); give {wanted}.")
+        raise InvalidOption(f"--json-schema {path} is not a JSON schema ({why}); give {wanted}.")
     return text
 
 

@@ -1,4 +1,4 @@
-"""The options of `forerun serve` beside the model's: those of `ServerConfig`, and its files."""
+"""The server's options: the fields of `ServerConfig`, repeatable ones and files."""
 
 from __future__ import annotations
 
@@ -21,22 +21,30 @@ PANEL = "Server"
 
 @dataclass(frozen=True)
 class Repeatable:
-    """What may be given several times, and a file with more."""
+    """Options that may be given several times, and the file with more API keys."""
 
-    served_model_name: tuple[str, ...] = option((), "What clients call the model; repeatable.")
-    api_key: tuple[str, ...] = option((), "Who has it may ask; repeatable.")
-    api_key_file: Path | None = option(None, "More of them, one a line; # at its start: a comment.")
-    allowed_origin: tuple[str, ...] = option((), "A web page that may ask (CORS); repeatable.")
+    served_model_name: tuple[str, ...] = option(
+        (), "Model name in the API; repeatable. Default: the name of the model or its file."
+    )
+    api_key: tuple[str, ...] = option(
+        (), "API key that clients may use; repeatable. Default: no key is needed."
+    )
+    api_key_file: Path | None = option(
+        None, "File with more API keys, one per line; lines that start with # are ignored."
+    )
+    allowed_origin: tuple[str, ...] = option(
+        (), "Origin of web pages that may call the server (CORS), or * for all; repeatable."
+    )
 
 
 @filled_by(Repeatable, ServerConfig, Limits, panel=PANEL)
 def serve_options(
-    config: Annotated[  # noqa: ARG001  read before the others, by its callback
+    config: Annotated[  # noqa: ARG001  its callback reads it, before the others
         Path | None,
         typer.Option(
             "--config",
-            help="A TOML file with any of these options; flags win over the environment "
-            "(FORERUN_SERVE_PORT …), and that over the file.",
+            help="TOML file with any of these options; the environment (FORERUN_SERVE_PORT …) "
+            "overrides the file, and flags override both.",
             rich_help_panel=PANEL,
             show_envvar=False,
             is_eager=True,
@@ -45,7 +53,7 @@ def serve_options(
     ] = None,
     **given: Any,
 ) -> ServerConfig:
-    """Without a name given, `names` is empty: the model's own is to be put there."""
+    """Return the server's config; `names` is empty if none is given, for the caller to fill."""
     _refuse_empty_keys()
     lists, given = parted(Repeatable, given)
     limits, given = parted(Limits, given)
@@ -59,7 +67,7 @@ def serve_options(
 
 
 def _refuse_empty_keys() -> None:
-    """An empty variable counts as none, and whoever sets this one does not want an open server."""
+    """Reject an empty variable: it would count as unset, and leave the server open to all."""
     for name in ("FORERUN_SERVE_API_KEY", "FORERUN_SERVE_API_KEY_FILE"):
         if not os.environ.get(name, "some").strip():
             raise InvalidOption(f"{name} is empty; give it a value, or unset it.")
@@ -72,5 +80,5 @@ def _keys_in(path: Path | None) -> tuple[str, ...]:
     lines = text.removeprefix("\N{BYTE ORDER MARK}").splitlines()
     keys = tuple(key for line in lines if (key := line.strip()) and not key.startswith("#"))
     if not keys:
-        raise InvalidOption(f"--api-key-file {path} holds no key; write one a line.")
+        raise InvalidOption(f"--api-key-file {path} contains no key; write one per line.")
     return keys

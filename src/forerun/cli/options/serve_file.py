@@ -13,7 +13,7 @@ from forerun.errors import InvalidOption, unknown_name
 
 
 def read_defaults(context: typer.Context, path: Path | None) -> Path | None:
-    """Run before other options are read; what the file says is used where nobody says more."""
+    """Read the file before other options are parsed; the environment and flags override it."""
     if path is None:
         return None
     try:
@@ -25,7 +25,7 @@ def read_defaults(context: typer.Context, path: Path | None) -> Path | None:
 
 
 def _options(context: typer.Context, found: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Keys are option names without dashes in front, like max-num-seqs or max_num_seqs."""
+    """Return the values by parameter name; keys are option names (max-num-seqs, max_num_seqs)."""
     known, negated = dict[str, str | None](), dict[str, str | None]()
     lists = {p.name for p in context.command.params if getattr(p, "multiple", False)}
     for parameter in context.command.params:
@@ -40,7 +40,7 @@ def _options(context: typer.Context, found: dict[str, Any], path: Path) -> dict[
         if isinstance(value, dict):
             raise InvalidOption(f"{key} in {path} is a table; options are single values or lists.")
         if name in lists and not isinstance(value, list):
-            raise InvalidOption(f"{key} in {path} is not a list; write a list, also of one value.")
+            raise InvalidOption(f"{key} in {path} is not a list; write a list, even for one value.")
         if _key(key) in negated and not isinstance(value, bool):
             raise InvalidOption(f"{key} in {path} is {value!r}; write true or false.")
         defaults[name] = not value if _key(key) in negated else value

@@ -1,10 +1,10 @@
-"""Options that several commands share, written once.
+"""Options that several commands share, each declared once.
 
-A bundle is a function whose parameters are the options and which returns what they mean.
-`bundle(Config, panel)` makes one of a dataclass, an option of each of its `option` fields;
-`@filled_by(Config, panel=…)` adds those to a function's own parameters, and passes what is given
-for them as `**rest`. `takes(name=bundle)` gives a command those options and passes it the result as
-`name`; `only(bundle, …)` and `without(bundle, …)` are bundles with fewer of them.
+A bundle is a function whose parameters are options; it returns the value that they make.
+`bundle(Config, panel)` makes one of a dataclass, with an option for each of its `option` fields.
+`@filled_by(Config, panel=…)` adds such options to a function's own parameters, and passes the
+values as `**rest`. `takes(name=bundle)` gives a command the bundle's options, and passes it the
+value as `name`. `only(bundle, …)` and `without(bundle, …)` are bundles with fewer options.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def takes(**bundles: Callable[..., Any]) -> Callable[[Command], Callable[..., No
 
 @contextmanager
 def _holding() -> Iterator[None]:
-    """What a command `keep`s goes when it is over, and ^C waits for that."""
+    """Release what a command `keep`s when it ends, and hold ^C back meanwhile."""
     kept = list[object]()
     before = _KEPT.set(kept)
     try:
@@ -60,8 +60,8 @@ def _holding() -> Iterator[None]:
 
 
 def keep(thing: Value) -> Value:
-    """To the end of the command under way: ^C that is raised where a model's memory is given back
-    would be printed there, and forgotten."""
+    """Keep `thing` alive until the command ends, where ^C is held back: a KeyboardInterrupt that is
+    raised while a model's memory is freed would be printed and ignored."""
     _KEPT.get().append(thing)
     return thing
 
@@ -85,7 +85,7 @@ def filled_by(
         names = {parameter.name: name for name, parameter in more.items()}
 
         def run(**given: Any) -> Value:
-            # Repeatable options that were not given come as empty lists.
+            # Typer passes an empty list for a repeatable option that was not given.
             told = {name: value for name, value in given.items() if value != []}
             return function(**{names.get(name, name): value for name, value in told.items()})
 
@@ -96,14 +96,14 @@ def filled_by(
 
 
 def parted(config: type[Value], given: dict[str, Any]) -> tuple[Value, dict[str, Any]]:
-    """A config made of its own part of what is given, and the rest."""
+    """Make a config of its own part of what is given; return it and the rest."""
     names = {field.name for field in fields(config)}  # type: ignore[arg-type]
     own = {name: value for name, value in given.items() if name in names}
     return config(**own), {name: value for name, value in given.items() if name not in names}
 
 
 def only(bundle: Callable[..., Value], *names: str) -> Callable[..., Value]:
-    """The same bundle with these options alone; the others keep their defaults."""
+    """Return the bundle with only these options; the others keep their defaults."""
     options = _parameters(bundle)
 
     def fewer(**given: Any) -> Value:
@@ -120,7 +120,7 @@ def without(bundle: Callable[..., Value], *names: str) -> Callable[..., Value]:
 def _parameter(field: Field[Any], config: Any, panel: str | None) -> inspect.Parameter:
     hint: Any = get_type_hints(config)[field.name] if isinstance(field.type, str) else field.type
     default = field.default
-    if isinstance(hint, UnionType) and str in get_args(hint):  # what is typed in is text
+    if isinstance(hint, UnionType) and str in get_args(hint):  # the command line gives text
         hint = str | None if type(None) in get_args(hint) else str
     if items := _items(hint):
         hint, default = list[items] | None, None  # type: ignore[valid-type]
@@ -130,7 +130,7 @@ def _parameter(field: Field[Any], config: Any, panel: str | None) -> inspect.Par
         help=about["help"],
         metavar=about["metavar"],
         rich_help_panel=panel,
-        show_envvar=False,  # a narrow terminal would cut its name; the help says the rule
+        show_envvar=False,  # narrow terminals cut the names; the help states the rule
     )
     return inspect.Parameter(
         _name(field),
@@ -141,20 +141,20 @@ def _parameter(field: Field[Any], config: Any, panel: str | None) -> inspect.Par
 
 
 def _items(hint: Any) -> Any:
-    """What is in a tuple of any length; None if it is something else."""
+    """Return T of a hint `tuple[T, ...]`; None for other hints."""
     found = next((h for h in (hint, *get_args(hint)) if get_origin(h) is tuple), None)
     return get_args(found)[0] if get_args(found)[1:] == (...,) else None
 
 
 def flags_of(field: Field[Any]) -> tuple[str, ...]:
-    """What the command line calls it."""
+    """Return the option's flags on the command line."""
     flag = _name(field).replace("_", "-")
     usual = f"--{flag}/--no-{flag}" if field.default is True else f"--{flag}"
     return field.metadata["flags"] or (usual,)
 
 
 def _name(field: Field[Any]) -> str:
-    """Seconds are called so in code (`_s`), not on the command line."""
+    """Return the option's name: the field's, without the suffix `_s` of seconds."""
     return field.name.removesuffix("_s")
 
 

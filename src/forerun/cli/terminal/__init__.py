@@ -1,1 +1,1 @@
-"""What goes in and out: text, tables, progress, and how a command fails."""
+"""Terminal input and output: text, tables, progress, and how a command fails."""

@@ -1,4 +1,4 @@
-"""How a token's origin looks on a terminal; the paper's Figure 1 in its colours."""
+"""Colours for the origins of tokens, and a trace of rounds like the paper's Figure 1."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def coloured(event: StreamEvent) -> Text:
 
 
 def trace_line(tokenizer: Tokenizer, done: Round, number: int, *, colour: bool) -> Text:
-    """One round: what was accepted or refused, what took its place; what was chosen, and why.
+    """Return a line for one round: its guesses, the target's own token, the choice and its reason.
 
-    Without colour: ✓ before accepted, ✗ before refused, → before the target's own token.
+    Without colour, accepted guesses are marked ✓, rejected ones ✗, and the target's own token →.
     """
 
     def shown(token: int) -> str:
@@ -38,7 +38,7 @@ def trace_line(tokenizer: Tokenizer, done: Round, number: int, *, colour: bool) 
         line.append(shown(token) if colour else f" {mark}{shown(token)!r}", style)
 
     def add_refused(node: int, accepted: int | None) -> None:
-        """The guesses below `node` that were judged and not accepted."""
+        """Add the guesses below `node` that were rejected."""
         for guess in proposal.tree.children(node):
             if guess != accepted:
                 add("✗", proposal.tokens[guess], REJECTED)

@@ -1,4 +1,4 @@
-"""How the command line ends: a mistake is one sentence on stderr, never a traceback."""
+"""How a command ends: a user's mistake is one sentence on stderr, never a traceback."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from forerun.files import NO_SPACE
 MISUSE: Final = 2
 DISK_FULL: Final = 74  # EX_IOERR of sysexits.h
 INTERRUPTED: Final = 130
-READER_LEFT: Final = 141  # as if SIGPIPE had ended us
+READER_LEFT: Final = 141  # 128 + SIGPIPE
 _EXTRA: Final = re.compile(r"Got unexpected extra argument\(s\) \((.*)\)")
 
 
 class OneSentenceGroup(TyperGroup):
-    """Commands whose mistakes, ours to explain, come out as one sentence."""
+    """A group of commands that reports each mistake as one sentence."""
 
     def main(
         self,
@@ -50,13 +50,13 @@ class OneSentenceGroup(TyperGroup):
             code = INTERRUPTED
         except (MemoryError, OSError, ImportError, RuntimeError) as error:
             code = _explain(error)
-        with suppress(CannotPrint):  # what came before the mistake; told already if it cannot
+        with suppress(CannotPrint):  # output from before the mistake; a failure is reported already
             sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
 
 
 def complain(message: str, code: int) -> int:
-    """One sentence on stderr; where nobody can read it, the code alone has to say it."""
+    """Print one sentence to stderr and return `code`, also where stderr cannot be written."""
     with suppress(CannotPrint):
         say(f"forerun: {' '.join(message.split())}", err=True)
     return code
@@ -69,18 +69,18 @@ def _explain_output(error: CannotPrint) -> int:
 
 
 def _explain(error: Exception) -> int:
-    """What the system refused, in its own words; anything else is a bug and stays one."""
+    """Report an error of the system in its own words; re-raise any other, which is a bug."""
     if is_lack_of_memory(error):
         return complain(NO_MEMORY, MISUSE)
     if not isinstance(error, OSError) or error.strerror is None:
         raise
     where = "" if error.filename is None else f" {error.filename}"
     code = DISK_FULL if error.errno in NO_SPACE else MISUSE
-    return complain(f"cannot use{where}: {error.strerror}; check the path and its rights.", code)
+    return complain(f"cannot use{where}: {error.strerror}; check path and permissions.", code)
 
 
 def _sentence(error: typer.TyperException) -> str:
-    """What the parser found wrong, and what to do about it."""
+    """Say what the parser rejects, and what to do about it."""
     message = " ".join(error.format_message().split()).removesuffix(".")
     context: typer.Context | None = getattr(error, "ctx", None)
     if message.endswith("?"):
@@ -90,7 +90,7 @@ def _sentence(error: typer.TyperException) -> str:
     extra = _EXTRA.fullmatch(message)
     if extra is None:
         return f"{message}{_origin(error, context)}; see {context.command_path} --help."
-    return f"{context.command_path} has no place for {extra[1]!r}; {_remedy(context)}."
+    return f"unexpected argument {extra[1]!r} for {context.command_path}; {_remedy(context)}."
 
 
 def _origin(error: typer.TyperException, context: typer.Context) -> str:

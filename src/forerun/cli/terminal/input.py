@@ -1,4 +1,4 @@
-"""Text that comes in, by an option or by standard input: valid, up to a size, or a sentence."""
+"""Text from options, files and standard input: valid and of limited size, or an error."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _TOO_LONG: Final = f"standard input is longer than {MAX_TEXT_BYTES // MIB} MiB; 
 
 
 def checked_text(text: str, what: str) -> str:
-    """Bytes on the command line that are no text arrive as lone surrogates."""
+    """Reject lone surrogates; bytes on the command line that are not text arrive as such."""
     if not is_unicode(text):
-        raise InvalidOption(f"{what} holds a lone surrogate, or bytes that are no text; mend it.")
+        raise InvalidOption(f"{what} holds a lone surrogate or bytes that are not text; fix it.")
     return text
 
 
 def read_option(path: Path, option: str, wanted: str) -> str:
-    """The text of a file that an option names."""
+    """Return the text of a file that an option names."""
     try:
         return read_text(path, MAX_TEXT_BYTES)
     except (OSError, UnicodeDecodeError) as error:
@@ -30,12 +30,12 @@ def read_option(path: Path, option: str, wanted: str) -> str:
 
 
 def read_stdin() -> str:
-    """All of it; a character is counted as a byte, and has at least one."""
+    """Read all of it; the limit counts characters, each of which is at least one byte."""
     return _read(check_stdin())
 
 
 def ask(prompt: str) -> str | None:
-    """One line, without its end; None where there are no more. A pipe is not prompted."""
+    """Return one line without its end, None at the end of input; only a terminal is prompted."""
     stdin = check_stdin()
     if stdin.isatty():
         return _ask_terminal(prompt)
@@ -44,13 +44,13 @@ def ask(prompt: str) -> str | None:
 
 
 def _ask_terminal(prompt: str) -> str | None:
-    """With the terminal's own editing of a line."""
+    """Read a line with the terminal's own line editing."""
     try:
         return input(prompt).strip()
     except EOFError:
         print()
         return None
-    except KeyboardInterrupt:  # what is behind the prompt stands in a line of its own
+    except KeyboardInterrupt:  # so that what follows starts on a new line
         print()
         raise
     except UnicodeDecodeError:
@@ -69,13 +69,13 @@ def _read(stdin: TextIO, *, is_line: bool = False) -> str:
         ) from None
     if len(text) > MAX_TEXT_BYTES:
         raise InvalidOption(_TOO_LONG)
-    if not is_unicode(text):  # some locales let any byte in
+    if not is_unicode(text):  # some locales decode any byte
         raise _not_text(stdin)
     return text
 
 
 def check_stdin() -> TextIO:
-    """Standard input, if there is one."""
+    """Return standard input; raise if it is closed."""
     if sys.stdin is None:
         raise InvalidOption("standard input is closed; open it, or give the prompt as an argument.")
     return sys.stdin

@@ -1,4 +1,4 @@
-"""Where values came from that nobody wrote on the command line: the environment, or a file."""
+"""Option values that come from the environment or a file, and errors that say so."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NO: Final = ("0", "false", "f", "no", "n", "off")
 
 
 class TellsOrigins(TyperCommand):
-    """A command that may be told its options elsewhere, and says where, if one is refused."""
+    """A command whose options may come from elsewhere; an error about one says from where."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        # Before a file's: what the environment says wins.
+        # Set before --config is read, so that the environment overrides the file.
         ctx.default_map = {
             **(ctx.default_map or {}),
             **_said_no(self.params, ctx.auto_envvar_prefix),
@@ -35,7 +35,7 @@ class TellsOrigins(TyperCommand):
 
 
 def _said_no(parameters: Sequence[Any], prefix: str) -> dict[str, bool]:
-    """`…_NO_PAGE=1` is `…_PAGE=0`, as --no-page is: only the latter is looked up without this."""
+    """Read `…_NO_PAGE=1` as `…_PAGE=0`, like --no-page: click looks up only the latter name."""
     found = {}
     for one in parameters:
         for flag in one.secondary_opts:
@@ -50,7 +50,7 @@ def _said_no(parameters: Sequence[Any], prefix: str) -> dict[str, bool]:
 
 @contextmanager
 def _telling_origins(context: typer.Context) -> Iterator[None]:
-    """Of all options that a complaint is about."""
+    """Add to an error the source of each option that it is about."""
     try:
         yield
     except ForerunError as error:
@@ -67,7 +67,7 @@ def _telling_origins(context: typer.Context) -> Iterator[None]:
 
 
 def _is_about(message: str, parameter: Any, context: typer.Context) -> bool:
-    """Whether it has the option's flag, or its name and its value: names are words like others."""
+    """Whether it has the option's flag, or its name and value: a name alone may be a plain word."""
     name, flags = str(parameter.name), map(re.escape, parameter.opts)
     if re.search(rf"(?<![\w-])(?:{'|'.join(flags)})(?![\w-])", message):
         return str(parameter.opts[0]).startswith("-")  # else it is an argument
@@ -77,7 +77,7 @@ def _is_about(message: str, parameter: Any, context: typer.Context) -> bool:
 
 
 def origin_of(name: str, context: typer.Context) -> str | None:
-    """The variable, or the file, that an option's value stands in."""
+    """Return the variable or the file that gave an option its value; None for other sources."""
     source = context.get_parameter_source(name)
     if source is None:
         return None

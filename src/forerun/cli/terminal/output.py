@@ -1,8 +1,8 @@
-"""The door to standard output and standard error.
+"""Wrappers of standard output and standard error.
 
-Behind it every character can be printed: one that the encoding lacks is replaced. A write that the
-system refuses raises `CannotPrint` (no `OSError`: rich and typer end the process over those with
-codes of their own), and what is printed later is dropped.
+Every character can be printed: one that the encoding lacks is replaced. A write that fails raises
+`CannotPrint` (not an `OSError`: rich and typer end the process over those with exit codes of their
+own), and later output is dropped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _REPLACE: Final = "forerun.replace"
-# One for one, so that tables stay tables; all of them ASCII, which every encoding has.
+# One character for one, so that tables stay aligned; ASCII, which every encoding has.
 _NEAREST: Final = str.maketrans(
     "✓✗→←◀▶▲▪−⏎…·–—×÷≥≤√∞αβγδτλΣ²³’‘“”⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏",
     "+x><<>^*-|..--x/><v8abgdtlS23''\"\"-\\|/-\\|/-\\",
@@ -31,21 +31,21 @@ _NEAREST: Final = str.maketrans(
 
 
 class CannotPrint(Exception):
-    """Standard output or standard error does not take what is written to it."""
+    """A write to standard output or standard error failed."""
 
     def __init__(self, stream: str, error: OSError) -> None:
         super().__init__(
-            f"cannot write to {stream}: {error.strerror}; direct it to a file, or read it."
+            f"cannot write to {stream}: {error.strerror}; redirect it to a file or a pipe."
         )
         self.reader_left = error.errno in (errno.EPIPE, errno.ESHUTDOWN, errno.ECONNRESET)
         self.is_full = error.errno in NO_SPACE
 
 
 def open_output() -> bool:
-    """Put the door in the way of both streams; False where standard output is closed.
+    """Wrap both streams; return False if standard output is closed.
 
-    A closed stream's number is taken first, or the next file to be opened would get it, and with
-    it what libraries print.
+    Descriptors of closed streams are occupied first: the next file to be opened would get one, and
+    with it what libraries print.
     """
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
@@ -61,12 +61,12 @@ def open_output() -> bool:
 
 
 def say(text: str = "", *, err: bool = False) -> None:
-    """A line of text; not typer's `echo`, which takes an ASCII terminal for one of UTF-8."""
+    """Print a line of text; typer's `echo` would treat an ASCII terminal as UTF-8."""
     print(text, file=sys.stderr if err else sys.stdout)
 
 
 def say_json(value: Any, indent: int | None = None) -> None:
-    """Where the encoding may lack a character, all that are not ASCII are escaped, none is lost."""
+    """Print JSON; unless the encoding is Unicode, escape what is not ASCII, so nothing is lost."""
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
     say(json.dumps(value, indent=indent, ensure_ascii=not is_unicode))
 
@@ -86,7 +86,7 @@ def _door(stream: TextIO | None, name: str) -> TextIO:
 
 
 class _Door(io.RawIOBase):
-    """The bytes of one stream on their way to the system."""
+    """The raw stream of a wrapper; after a failed write it drops all others."""
 
     def __init__(self, raw: io.FileIO, name: str) -> None:
         self._raw, self._stream = raw, name
@@ -97,7 +97,7 @@ class _Door(io.RawIOBase):
         if self._is_broken:
             return memoryview(data).nbytes
         try:
-            while (num_written := self._raw.write(data)) is None:  # it does not block, so we do
+            while (num_written := self._raw.write(data)) is None:  # non-blocking: wait
                 select.select([], [self._raw], [])
         except OSError as error:
             self._is_broken = True

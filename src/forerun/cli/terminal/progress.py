@@ -1,4 +1,4 @@
-"""How far a load or a long measurement is: a bar on a terminal, a line now and then in a log."""
+"""Progress of a load or a long measurement: a bar on a terminal, occasional lines in a log."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
     from forerun.engine_config import Progress
 
-_EVERY_SECONDS: Final = 30.0  # between two lines where nobody draws a bar
+_EVERY_SECONDS: Final = 30.0  # between two lines of a log
 
 
 class Advance(Protocol):
     def __call__(self, num: int = 1, what: str = "") -> None:
-        """So many more are done; `what` is said beside the count."""
+        """Count `num` more as done; `what` is shown beside the count."""
 
 
 @contextmanager
 def progress(unit: str, total: int) -> Iterator[Advance]:
-    """Counts up to `total` on stderr."""
+    """Count up to `total` on stderr."""
     if sys.stderr.isatty():
         with _bar(unit, total) as advance:
             yield advance
@@ -51,8 +51,11 @@ def _bar(unit: str, total: int) -> Iterator[Advance]:
 def following(
     console: Console, what: str, column: ProgressColumn, unit: str = ""
 ) -> Iterator[Progress]:
-    """A line on a terminal that follows whatever is reported; `column` says how far it is. What
-    has no end of its own is said beside the bar as it stands; elsewhere that alone is, once."""
+    """Show the latest report on one line of a terminal, with a bar and `column` for its count.
+
+    A report without a total (0) changes the text only. Elsewhere only those are printed, each kind
+    once.
+    """
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description} …", markup=False), BarColumn())
@@ -71,7 +74,7 @@ def following(
 
 @contextmanager
 def loading(model: str) -> Iterator[Progress]:
-    """While a model is loaded: a bar on a terminal, which goes; warnings are lines that stay."""
+    """Show progress while a model loads, in a bar that disappears; warnings stay as lines."""
     from rich.console import Console
     from rich.progress import TextColumn
 
@@ -83,7 +86,7 @@ def loading(model: str) -> Iterator[Progress]:
 
 @contextmanager
 def _warnings_as_lines(console: Console) -> Iterator[None]:
-    """The first line alone, without the code that Python shows, or a traceback behind it."""
+    """Print only the first line of a warning: no source line, no traceback."""
 
     def show(message: Warning | str, *_where: Any, **_rest: Any) -> None:
         note = f"note: {first_line(str(message))}"
@@ -95,7 +98,7 @@ def _warnings_as_lines(console: Console) -> Iterator[None]:
 
 
 class _Once:
-    """The first of each kind that has no known end: a download, and what is compiled."""
+    """Prints the first report of each kind that has no total: downloads and compilations."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -109,7 +112,7 @@ class _Once:
 
 
 class Lines:
-    """A line at most every half minute, and one at the end."""
+    """Prints a line at most every half minute, and one at the end."""
 
     def __init__(self, unit: str, total: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._unit, self._total, self._clock = unit, total, clock

@@ -1,4 +1,4 @@
-"""Where results are printed."""
+"""The console that results are printed to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNBOUNDED: Final = 10_000  # columns; wider than anything we print
 
 
 def screen() -> Console:
-    """As wide as the terminal, or as COLUMNS says; a pipe or a file has no edge to fold at."""
+    """Return a console as wide as the terminal or COLUMNS; pipes and files get unfolded lines."""
     from rich.console import Console
 
     columns = os.environ.get("COLUMNS", "")

@@ -1,4 +1,4 @@
-"""Drafters that were trained on what one target says, and look at its hidden states."""
+"""Trained heads: drafters trained for one target, most of which read its hidden states."""
 
 from forerun.drafters.heads.card import Card
 from forerun.drafters.heads.config import HeadConfig

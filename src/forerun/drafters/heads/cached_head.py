@@ -1,4 +1,4 @@
-"""What heads with decoder layers share: sizes, loading, a layer, and their cache."""
+"""Base of heads with decoder layers: their sizes, loading, a layer, and their cache."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Features: TypeAlias = Callable[[], FloatArray]  # [n, layers · E]
 
 @dataclass(frozen=True, eq=False)
 class CachedHead(ABC):
-    """Weights on a kernel set, and passes over them."""
+    """A head's weights on a kernel set, and the passes over them."""
 
     config: HeadConfig
     kernels: TappedKernels
@@ -39,14 +39,16 @@ class CachedHead(ABC):
     def chain(
         self, plan: Plan, cache: KVCache, features: Features, depth: int, noise: ChainNoise
     ) -> npt.NDArray[np.float32]:
-        """All guesses of one request in one pass behind the rows of `features`, on `ChainKernels`:
-        `new_picks`. They are asked for where the pass was not begun early. Behind the tokens that
-        are known the plan has room for all guesses but the last, if not for more, and wants
-        `depth` rows from the last known one on."""
+        """Make all guesses of one request in one pass on `ChainKernels`; returns its picks
+        [depth, 3], as `ChainKernels.new_picks` has them.
+
+        `features` is called unless the kernels began the pass early. After the known tokens the
+        plan has rows for at least all guesses but the last, and it wants `depth` rows from the last
+        known token on."""
 
     @abstractmethod
     def prepare(self) -> None:
-        """What a chain takes along is loaded now."""
+        """Load the arrays that `chain` needs, before the first request."""
 
     @cached_property
     def shape(self) -> AttentionShape:
@@ -59,7 +61,8 @@ class CachedHead(ABC):
 
     @cached_property
     def chain_kernels(self) -> ChainKernels | None:
-        """The same kernels, if `chain` runs there; to ask a protocol takes as long as a pass."""
+        """The kernels, if they run `chain`. Cached: `isinstance` of a protocol is as slow as a
+        pass."""
         return self.kernels if isinstance(self.kernels, ChainKernels) else None
 
     @property
@@ -72,7 +75,7 @@ class CachedHead(ABC):
 
 @dataclass(frozen=True)
 class HeadLoader:
-    """From names in a folder to weights on a kernel set."""
+    """Loads weights from a head's folder onto a kernel set, by name."""
 
     folder: HeadFolder
     kernels: TappedKernels
@@ -97,7 +100,7 @@ class HeadLoader:
 
 @dataclass(frozen=True)
 class DecoderLayer:
-    """As the target's family has it."""
+    """A decoder layer as in the target's family."""
 
     input_norm: Norm
     qkv: Weight
@@ -115,8 +118,8 @@ class DecoderLayer:
         store: Store,
         idx: int = 0,
     ) -> tuple[Array, Array]:
-        """The residual stream before the layer's last addition, and what is still to be added;
-        `delta` is that of the layer before."""
+        """Return the residual stream before the layer's last addition, and what is still to be
+        added. `delta` is what the previous layer left to be added."""
         x, h = k.add_norm(x, delta, self.input_norm)
         q = k.rope_write(k.linear(h, self.qkv), batch, store, idx)
         x, h = k.add_norm(x, k.linear(k.attend(q, batch, store, idx), self.out), self.mlp_norm)
@@ -124,7 +127,8 @@ class DecoderLayer:
 
 
 def layer_shapes(config: HeadConfig, name: str, num_inputs: int = 1) -> dict[str, tuple[int, ...]]:
-    """Of a layer's weights; its projections take in so many times the target's hidden size."""
+    """Return the shapes of a layer's weights. The input of its q, k and v projections is
+    `num_inputs` times the target's hidden size."""
     c, size = config, config.target_hidden_size
     q_len, kv_len = c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim
     attn, mlp = f"{name}.self_attn", f"{name}.mlp"
@@ -142,7 +146,7 @@ def layer_shapes(config: HeadConfig, name: str, num_inputs: int = 1) -> dict[str
 
 
 def check_sizes(folder: HeadFolder, *more: int) -> None:
-    """Whether there can be such layers; `more` are further sizes of the kind."""
+    """Raise `InvalidWeights` unless these sizes make decoder layers; `more` are further sizes."""
     c = folder.config
     sizes = [c.intermediate_size, c.num_heads, c.num_kv_heads, c.head_dim, c.max_len, *more]
     if min(sizes) < 1 or c.num_heads % c.num_kv_heads or c.head_dim % 2:

@@ -1,4 +1,4 @@
-"""What was measured of a head when it was trained."""
+"""A head's card: how good its guesses were when it was trained."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from forerun.models.hf.json_file import read_json
 
 @dataclass(frozen=True)
 class Card:
-    """The chance of each guess, given that all before it are accepted, on held-out texts; none
-    where nobody measured."""
+    """The chance of each guess, given that all before it are accepted, on held-out texts.
 
-    chances: tuple[float, ...]  # of the best tokens, or of drawn ones where that is more
+    Empty if it was not measured."""
+
+    chances: tuple[float, ...]  # the larger of those for greedy and for drawn tokens
 
     @classmethod
     def of(cls, folder: Path) -> Card | None:
-        """None where nobody wrote one: heads of other engines have none."""
+        """Read the card in a head's folder; None without one, as in heads of other engines."""
         path = folder / HISTORY
         if not path.is_file():
             return None

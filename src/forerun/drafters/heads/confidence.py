@@ -1,4 +1,4 @@
-"""From a head's own probability of a guess to the chance that it is accepted."""
+"""Calibration: from a head's own probability of a guess to the chance that it is accepted."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import Final
 from forerun.drafters.base import NOBODY, RequestView
 from forerun.types import Draw, Proposal, Tree, Verdict
 
-Guess = tuple[int, float]  # a token, and its probability by the head
+Guess = tuple[int, float]  # a token, and the head's probability of it
 
 _NUM_BINS: Final = 8
 _PRIOR_WEIGHT: Final = 6.0  # trials that the prior counts for
-_KEPT: Final = 0.995  # of older trials with each new one
+_KEPT: Final = 0.995  # weight that older trials keep with each new one
 
 
 class Confidence:
-    """Learnt, since a head is not sure for the reasons that its target is: what has the best logit
-    is accepted more often than its probability says, and what was drawn as often as that.
+    """Learns how often guesses of a given probability are accepted.
 
-    Every guess that the text came to is a trial, also one that was never handed out. First guesses
-    are judged apart from those behind them, and drawn ones apart from best ones.
+    At first, best tokens are expected to be accepted more often than the head's probability says,
+    and drawn ones as often. Every guess that the text reached is a trial, also one that was left
+    out of the proposal. First guesses are counted apart from later ones, drawn ones apart from best
+    ones.
     """
 
     def __init__(self) -> None:
@@ -32,7 +33,7 @@ class Confidence:
         self._trials = [[_PRIOR_WEIGHT] * _NUM_BINS for _ in range(4)]
 
     def chance(self, probability: float, place: int, *, is_drawn: bool) -> float:
-        """That it is accepted, if all before it are."""
+        """Return the chance that a guess is accepted, if all before it are."""
         kind, idx = _kind(place, is_drawn), _bin(probability)
         return self._hits[kind][idx] / self._trials[kind][idx]
 
@@ -44,8 +45,9 @@ class Confidence:
     def worth_it(
         self, guesses: Sequence[Guess], least_chance: float, *, is_drawn: bool
     ) -> Proposal:
-        """The guesses whose chance, with all before them, is high enough: none was drawn from a
-        law of its own, so any may be left out."""
+        """Return the guesses that are accepted, with all before them, with at least `least_chance`.
+
+        All were picked, none was drawn from q, so any may be left out."""
         tokens, draws, so_far = list[int](), list[Draw](), 1.0
         for place, (token, share) in enumerate(guesses):
             chance = self.chance(share, place, is_drawn=is_drawn)
@@ -57,7 +59,7 @@ class Confidence:
         return Proposal(Tree.chain(len(tokens)), tuple(tokens), tuple(draws))
 
     def judge(self, request: RequestView, guesses: Sequence[Guess], verdict: Verdict) -> None:
-        """What became of the latest guesses, handed out or not."""
+        """Count how the latest guesses did, proposed or not."""
         if request.id == NOBODY:
             return
         is_drawn = request.params.temperature > 0

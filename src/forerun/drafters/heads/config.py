@@ -1,4 +1,4 @@
-"""What a head is: its `config.json`."""
+"""A head's configuration: its `config.json`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ADVICE: Final = "train the head again, or get it anew"
 
 @dataclass(frozen=True)
 class HeadConfig:
-    """What a head is, and for which target; `layers` are those of `models.llama.Taps`."""
+    """A head's kind, target and sizes; `layers` are numbered as in `models.llama.Taps`."""
 
     kind: str  # one of `kinds.registry.HEAD_KINDS`
     layers: tuple[int, ...]
@@ -25,34 +25,34 @@ class HeadConfig:
     target_num_layers: int
     tokenizer_hash: str
     draft_vocab_size: int
-    target_fingerprint: str = ""  # as `shipped.model_fingerprint` has it
+    target_fingerprint: str = ""  # that of `shipped.model_fingerprint`
     rms_norm_eps: float = 1e-5
-    # decoder layers, but for distilled, as wide as the target
+    # kinds with decoder layers; these are as wide as the target, except in distilled
     intermediate_size: int = 0
     num_heads: int = 0
     num_kv_heads: int = 0
     head_dim: int = 0
     rope_theta: float = 10000.0
     max_len: int = 0
-    fc_norm: bool = False  # 3.1: each feature is normalised before they are fused
-    norm_output: bool = False  # 3.1: what is fed back has passed the last norm
-    norm_before_residual: bool = False  # as vLLM's speculators have it
+    fc_norm: bool = False  # EAGLE-3.1: each feature is normalised before they are fused
+    norm_output: bool = False  # EAGLE-3.1: the output of the last norm is fed back
+    norm_before_residual: bool = False  # as in vLLM's speculators
     # block and distilled
     num_hidden_layers: int = 0
     # distilled: a model of its own width
     hidden_size: int = 0
     # block
     markov_rank: int = 0
-    # those that do not feed back: places that it guesses at once
+    # kinds that do not feed back: the number of places guessed at once
     num_guesses: int = 0
 
     @property
     def is_fed_back(self) -> bool:
-        """Whether it runs once for every guess, and not once for all."""
+        """Whether the head runs once for every guess, not once for all."""
         return self.kind in ("distilled", "eagle3", "mtp")
 
     def written(self) -> dict[str, Any]:
-        """As `config.json` has it. That of a distilled model is a Llama's as well."""
+        """Return the contents of `config.json`; a distilled model's is a Llama config as well."""
         values = {"format": FORMAT, **asdict(self)}
         if self.kind != "distilled":
             return values
@@ -68,7 +68,7 @@ class HeadConfig:
         }
 
     def check_target(self, where: object, **found: object) -> None:
-        """Refuse another target than the head's own; `found` are the target's values."""
+        """Raise `InvalidOption` if `found`, the target's values, are not those of the config."""
         words = {
             "target_hidden_size": "hidden size",
             "target_vocab_size": "vocabulary size",
@@ -76,7 +76,7 @@ class HeadConfig:
             "tokenizer_hash": "tokenizer",
         }
         for name, value in found.items():
-            if getattr(self, name) != value and getattr(self, name):  # 0 and "": nobody knows
+            if getattr(self, name) != value and getattr(self, name):  # 0 and "" mean unknown
                 raise InvalidOption(
                     f"{where} was trained for another target: its {words[name]} is "
                     f"{getattr(self, name)}, and this target's {value}; take a head made for it."
@@ -84,7 +84,7 @@ class HeadConfig:
 
 
 def read_config(values: Mapping[str, Any], path: Path) -> HeadConfig:
-    """Each value checked; `path` is where they stand."""
+    """Read a config and check each value; `path` is its file, named in errors."""
     if values.get("format") != FORMAT:
         raise UnsupportedModel(f"{path}: format is not {FORMAT!r}; this is no head of Forerun's.")
     given = Fields(values, path, advice=ADVICE)
@@ -115,7 +115,7 @@ def read_config(values: Mapping[str, Any], path: Path) -> HeadConfig:
 
 
 def check_layers(layers: Sequence[int], what: str) -> None:
-    """Engines hand hidden states out in the order of the layers, whatever a config says."""
+    """Raise `InvalidWeights` unless the layers ascend: that is the order of tapped features."""
     if list(layers) != sorted(set(layers)) or min(layers) < 0:
         raise InvalidWeights(
             f"{what} are {list(layers)}, which do not ascend from 0 or more; write in those that "

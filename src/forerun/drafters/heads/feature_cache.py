@@ -1,4 +1,4 @@
-"""What heads with a cache share: rows made of the target's hidden states."""
+"""Base of drafters over heads with a cache, whose rows are made of the target's hidden states."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ _MAX_PENDING: Final = 2048  # hidden states that wait to be fed, per request
 
 @dataclass
 class FeatureRow(Row):
-    """Row j of its cache is for position `first` + j of the text: rotations are relative, so the
-    head may count from where hidden states are known."""
+    """One request's rows, and its hidden states that are not fed yet.
+
+    Row j is for position `first` + j of the text. Rotary positions are relative, so the head may
+    count from the first hidden state that is known."""
 
     first: int = 0
-    pending: list[Mapping[int, FloatArray]] = field(default_factory=list)  # [n, E], not fed
-    num_pending: int = 0  # their n, together
-    guesses: list[Guess] = field(default_factory=list)  # the latest chain, until it is judged
+    pending: list[Mapping[int, FloatArray]] = field(default_factory=list)  # [n, E] by layer
+    num_pending: int = 0  # the sum of their n
+    guesses: list[Guess] = field(default_factory=list)  # the latest chain, until `commit`
 
     @property
     def next_position(self) -> int:
-        """Of the hidden state that would go on where the last one ended."""
+        """The position of the next hidden state, if it follows the last one without a gap."""
         return self.first + self.num_committed + self.num_pending
 
     def restart(self, position: int) -> None:
@@ -43,13 +45,14 @@ class FeatureRow(Row):
         self.first, self.pending, self.num_pending = position, [], 0
 
     def waiting(self, num: int) -> Callable[[], FloatArray]:
-        """The first `num` of those that wait, [num, layers · E], put together when it is called: a
-        round that was begun early does not ask."""
+        """Return a function that joins the first `num` pending hidden states: [num, layers · E].
+
+        A pass that the kernels began early does not call it."""
         pending = tuple(self.pending)
         return lambda: np.concatenate([rows[:num] for rows in _joined(pending).values()], axis=1)
 
     def tokens(self, request: RequestView, num: int) -> tuple[int, ...]:
-        """That stand behind the first `num` hidden states that wait."""
+        """Return the tokens that follow the first `num` pending hidden states, one for each."""
         first = self.first + self.num_committed + 1
         return tuple(request.tokens[first : first + num])
 
@@ -60,7 +63,7 @@ class FeatureRow(Row):
         self.num_committed += num
 
     def keep_newest(self, num: int) -> None:
-        """Of those that wait; the cache begins behind the others."""
+        """Drop all pending hidden states but the newest `num`; the cache restarts at these."""
         newest = {layer: rows[-num:] for layer, rows in _joined(self.pending).items()}
         self.restart(self.next_position - num)
         self.pending, self.num_pending = [newest], num
@@ -71,9 +74,11 @@ def _joined(pending: Sequence[Mapping[int, FloatArray]]) -> dict[int, FloatArray
 
 
 class FeatureCache(OwnCache[FeatureRow], Generic[HeadT]):
-    """Rows of its cache come from the target's hidden states alone: what was written while it
-    guessed is cut at commit. Where a prompt began in the target's cache, nobody knows hidden
-    states of that part, and its own cache begins behind it.
+    """Everything of a drafter over a `CachedHead` but how batches and trees are guessed.
+
+    Rows come from the target's hidden states alone: those written while guessing are cut at commit.
+    The hidden states of a prefix found in the target's prefix cache are unknown, so the head's own
+    cache begins after it.
     """
 
     picks = False
@@ -83,7 +88,7 @@ class FeatureCache(OwnCache[FeatureRow], Generic[HeadT]):
         self._head = head
         head.prepare()
         self._confidence = Confidence()
-        self._deepest = 0  # chain that was asked for
+        self._deepest = 0  # depth of the deepest chain asked for so far
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -109,8 +114,9 @@ class FeatureCache(OwnCache[FeatureRow], Generic[HeadT]):
         return 0 if row is None else row.num_pending
 
     def tapped(self, request: RequestView, start: int, rows: Mapping[int, FloatArray]) -> None:
-        """They are put together when it is asked: in most rounds it may not be. Those of the last
-        round are read now at the latest."""
+        """Keep hidden states until a proposal is asked for, which may be many rounds later.
+
+        Those of the previous pass are copied here: `TapRows` cannot be read any later."""
         row = self._rows[request.id]
         row.cut(row.num_committed)
         if start != row.next_position:
@@ -123,11 +129,11 @@ class FeatureCache(OwnCache[FeatureRow], Generic[HeadT]):
         else:
             row.pending.append(self._read(rows))
             row.num_pending += len(rows[self.layers[0]])
-        if row.num_pending > _MAX_PENDING:  # nobody asked for long: the latest are worth keeping
+        if row.num_pending > _MAX_PENDING:  # not asked for long: keep only the latest
             row.keep_newest(_MAX_PENDING // 2)
 
     def _read(self, rows: Mapping[int, FloatArray]) -> Mapping[int, FloatArray]:
-        """Its own copies: of whole passes, no one else's rows."""
+        """Return copies of the head's layers: views would keep the arrays of whole passes."""
         return {layer: rows[layer].copy() for layer in self.layers}
 
     def commit(self, request: RequestView, verdict: Verdict) -> None:
@@ -142,14 +148,15 @@ class FeatureCache(OwnCache[FeatureRow], Generic[HeadT]):
             self._rows[request.id].restart(0)
 
     def _admitted(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Budget]:
-        """What each may spend, with nothing left of an earlier proposal."""
+        """Drop the rows of earlier proposals and return what each request may spend."""
         for request in requests:
             row = self._rows[request.id]
             row.cut(row.num_committed)
         return self._let_in(requests, map(self._within, requests, budgets))
 
     def _within(self, request: RequestView, budget: Budget) -> Budget:
-        """Nothing where hidden states do not reach the last token but one."""
+        """Limit the depth to the head's context; 0 if hidden states do not reach the last token
+        but one."""
         row = self._rows[request.id]
         num_known = len(request.tokens) - 1
         if num_known < 1 or row.next_position != num_known or row.first >= num_known:
@@ -159,7 +166,8 @@ class FeatureCache(OwnCache[FeatureRow], Generic[HeadT]):
         return budget if depth == budget.depth else replace(budget, depth=depth)
 
     def _is_chain(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> bool:
-        """Whether one pass can do it all: for one request, whose options leave logits alone."""
+        """Return whether one pass can make all guesses: for a single request, one branch, and
+        options that leave logits alone."""
         if len(requests) != 1 or self._head.chain_kernels is None:
             return False
         request, budget, params = requests[0], budgets[0], requests[0].params
@@ -191,11 +199,11 @@ class FeatureCache(OwnCache[FeatureRow], Generic[HeadT]):
         return self._confidence.worth_it(guesses, least, is_drawn=noise.temperature > 0)
 
     def _num_rows(self, request: RequestView, least: int) -> int:  # noqa: ARG002
-        """That a chain's pass runs."""
+        """Return how many rows a chain's pass runs: at least `least`."""
         return least
 
     def _has_room(self, request: RequestView, num_rows: int) -> bool:
-        """Whether its cache has, for a text of so many."""
+        """Return whether the cache has room for a text of `num_rows` tokens."""
         num_missing = self._rows[request.id].table.num_missing(num_rows)
         return num_rows <= self.max_len and num_missing <= self._cache.pool.num_free
 
@@ -205,8 +213,10 @@ class FeatureCache(OwnCache[FeatureRow], Generic[HeadT]):
         return kernels is not None and kernels.begins_early
 
     def _chain_depth(self, request: RequestView, budget: Budget) -> int:
-        """Where a round may be begun early it is like the one before: as deep as was ever asked
-        for, if there is room, and more guesses than that are left out."""
+        """Return the depth of a chain's pass.
+
+        Where the kernels begin rounds early, each must be like the one before: as deep as the
+        deepest so far, if there is room. Guesses beyond the budget are left out afterwards."""
         if not self._begins_early:
             return budget.depth
         self._deepest = max(self._deepest, budget.depth)
@@ -214,8 +224,10 @@ class FeatureCache(OwnCache[FeatureRow], Generic[HeadT]):
         return self._deepest if has_room else budget.depth
 
     def _shares(self, requests: Sequence[RequestView]) -> Iterator[tuple[RequestView, int]]:
-        """How many hidden states of whom are fed now: at most `MAX_KNOWN` in all, or one of each,
-        the shortest first."""
+        """Yield the requests to feed now, each with how many of its pending hidden states.
+
+        The shortest backlog comes first; the sum is at most `MAX_KNOWN`, or the number of requests
+        if that is larger."""
         left = max(MAX_KNOWN, len(requests))
         for request in sorted(requests, key=lambda r: self._rows[r.id].num_pending):
             num = min(left, self._rows[request.id].num_pending)

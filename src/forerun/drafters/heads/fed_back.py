@@ -1,4 +1,4 @@
-"""The drafter over heads whose own outputs are fed back: EAGLE-3, MTP."""
+"""The drafter over heads whose outputs are fed back to them: EAGLE-3, MTP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from forerun.types import ROOT, FloatArray, IntArray, Proposal, Span, Tree
 
 
 class FedBack(FeatureCache[FedBackHead]):
-    """Batched over requests: one pass per level of the trees."""
+    """Guesses with a `FedBackHead`, batched over requests: one pass per level of the trees."""
 
     def _propose(
         self, requests: Sequence[RequestView], budgets: Sequence[Budget]
@@ -42,8 +42,9 @@ class FedBack(FeatureCache[FedBackHead]):
         return [growth.proposal() for growth in growths]
 
     def _catch_up(self, requests: Sequence[RequestView]) -> dict[int, _Output]:
-        """Feed the hidden states that wait. What the head says after the last token of each
-        request, by id, where all of it is fed now."""
+        """Feed pending hidden states.
+
+        Returns the head's output after the last token, by id of each request now fed to its end."""
         spans: list[tuple[int, Span]] = []
         features = []
         for request, num in self._shares(requests):
@@ -64,7 +65,7 @@ class FedBack(FeatureCache[FedBackHead]):
         return dict(zip(read, zip(logits, fed_back, strict=True), strict=True))
 
     def _feed(self, growing: Sequence[_Growing]) -> None:
-        """One pass over the newest nodes of every tree."""
+        """Run one pass over the newest nodes of every tree."""
         rows, given = [], []
         for each in growing:
             row, proposal = self._rows[each.request.id], each.growth.proposal()
@@ -82,11 +83,11 @@ class FedBack(FeatureCache[FedBackHead]):
                 each.outputs[node] = next(outputs)
 
 
-_Output = tuple[FloatArray, FloatArray]  # logits [draft V], and what is fed back [E]
+_Output = tuple[FloatArray, FloatArray]  # logits [draft V], and the output to feed back [E]
 
 
 class _Growing:
-    """A proposal in the making, and what the head said after each of its nodes."""
+    """A proposal in the making, and the head's output after each of its nodes."""
 
     def __init__(self, request: RequestView, growth: Growth, root: _Output) -> None:
         self.request = request

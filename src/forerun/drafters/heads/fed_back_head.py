@@ -1,4 +1,4 @@
-"""Heads whose own outputs are fed back to guess further.
+"""Heads whose outputs are fed back to guess further.
 
 row j    token j + 1, and the target's hidden states at position j      known
          a guess,     and the head's own output at its parent           guessed
@@ -29,15 +29,15 @@ class FedBackHead(CachedHead):
 
     @abstractmethod
     def fused(self, batch: Batch) -> Array:
-        """What is known, as it would be fed back: [T, E]"""
+        """Return the known features in the form in which outputs are fed back: [T, E]"""
 
     @abstractmethod
     def layer(self, x: Array, batch: Batch, store: Store) -> tuple[Array, Array]:
-        """Of the wanted rows: what is fed back, and what the head takes in."""
+        """Return, for the wanted rows, the output to feed back and the input of `head`."""
 
     @cached_property
     def ids(self) -> Weight:
-        """`tokens` where the kernels pick from them."""
+        """`tokens` on the kernel set, which picks from them."""
         assert self.chain_kernels is not None, self.kernels.name
         return self.chain_kernels.load_array(self.tokens)
 
@@ -46,18 +46,18 @@ class FedBackHead(CachedHead):
             assert len(self.ids)
 
     def known(self, plan: Plan, cache: KVCache, features: FloatArray) -> tuple[F32, F32]:
-        """Over `features` [T, layers · E]: logits [R, draft V], and what to feed back [R, E]."""
+        """Run over `features` [T, layers · E]: logits [R, draft V], outputs to feed back [R, E]."""
         given = np.split(features, len(self.config.layers), axis=1)
         return self._run(self._known, plan, cache, given)
 
     def guessed(self, plan: Plan, cache: KVCache, fed_back: FloatArray) -> tuple[F32, F32]:
-        """The same over its own outputs [T, E]."""
+        """Run over outputs that are fed back [T, E]; returns the same as `known`."""
         return self._run(self._guessed, plan, cache, [fed_back])
 
     def chain(
         self, plan: Plan, cache: KVCache, features: Features, depth: int, noise: ChainNoise
     ) -> F32:
-        """`known` and then guess after guess."""
+        """Run `known`, then one guess after another, in one pass."""
         k = self.chain_kernels
         assert k is not None, self.kernels.name
 
@@ -91,7 +91,7 @@ class FedBackHead(CachedHead):
 
 @dataclass(frozen=True)
 class _Chain:
-    """A body that equals another one of the same head and depth, so that it can be replayed."""
+    """A pass body; equal to another one of the same head and depth, so that it can be replayed."""
 
     head: FedBackHead
     kernels: ChainKernels

@@ -1,9 +1,9 @@
 """A trained head on disk: `config.json` and `model.safetensors`.
 
 The weights have the names of EAGLE's own checkpoints (`fc.weight`, `midlayer.hidden_norm.weight`,
-`d2t` …) and of Medusa's (`0.0.linear.weight`, `0.1.weight` …). `d2t` holds, for each id of the
-draft vocabulary, how far the target's id is from it. A packed head has its matrices as rows of
-Q8_0 blocks, with that word behind their names: 8 bits a weight.
+`d2t` …) and of Medusa's (`0.0.linear.weight`, `0.1.weight` …). `d2t` has, for each id of the draft
+vocabulary, what must be added to get the target's id. A packed head has its matrices as rows of
+Q8_0 blocks, 8 bits a weight, with `.q8_0` appended to their names.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from forerun.types import IntArray
 
 D2T: Final = "d2t"
 EMBEDDING: Final = "embed_tokens.weight"
-HISTORY: Final = "training.json"  # of a head that may be trained on
+HISTORY: Final = "training.json"  # what each call of training did and measured
 _PACKED: Final = ".q8_0"
 _BLOCK_BYTES: Final = FORMATS["Q8_0"].block_bytes
 _SLICE_BYTES: Final = 1 << 20
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _MEDUSA, _PICKLE = "medusa_lm_head.safetensors", "medusa_lm_head.pt"  # as Medusa calls them
-_KEPT: Final = ("README.md", "LICENSE", ".gitattributes")  # beside a head, whoever writes it anew
+_KEPT: Final = ("README.md", "LICENSE", ".gitattributes")  # kept when a head is written anew
 _OWN_FILES: Final = frozenset({_CONFIG, _WEIGHTS, HISTORY, *TOKENIZER_FILES, *_KEPT})
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -64,13 +64,13 @@ class HeadFolder:
     """An opened head; a `WeightSource` for the kernel sets."""
 
     def __init__(self, folder: Path, kind: str | None = None) -> None:
-        """`kind` is what it must be, if anything."""
+        """Open the head in `folder`; raises `InvalidOption` if it is not of the given `kind`."""
         self.path = folder
         self._file = SafetensorsFile(_weights_path(folder))
         values = read_json(folder / _CONFIG)
         self._layout = layout_of(values)
         stored = list(self._file.names())
-        self._names = {name.removesuffix(_PACKED): name for name in stored}  # ours, and the file's
+        self._names = {name.removesuffix(_PACKED): name for name in stored}  # our name -> file's
         if self._layout is None:
             self.config = read_config(values, folder / _CONFIG)
         elif self._layout in LAYOUTS:
@@ -92,12 +92,14 @@ class HeadFolder:
 
     @property
     def is_ours(self) -> bool:
-        """Written by `save_head`; others name no target, and have no card."""
+        """Whether `save_head` wrote it; heads of other engines name no target and have no card."""
         return self._layout is None
 
     def fit(self, **target: Any) -> None:
-        """Refuse another target than the head's own; `target` are the fields that name it. What
-        other engines do not say of theirs is taken from there."""
+        """Raise `InvalidOption` if the head was trained for another target.
+
+        `target` are the config's fields about the target; they replace what the config of another
+        engine does not say."""
         config, num_layers = self.config, target["target_num_layers"]
         config.check_target(self.path, **target)
         if self._layout in LAYOUTS:
@@ -107,19 +109,19 @@ class HeadFolder:
         self.config = replace(config, layers=layers, draft_vocab_size=size, **target)
 
     def names(self) -> Iterator[str]:
-        """In our words; what follows from the rest is left out."""
+        """Yield our names of the weights, without those that follow from others (`t2d`)."""
         return iter(self._names)
 
     @property
     def num_weights(self) -> int:
-        """That a guess may read: of its own embedding, that is a row."""
+        """Weights that a guess may read; of an embedding it reads one row, which is not counted."""
         return sum(math.prod(self._shape(name)) for name in self.names() if name != EMBEDDING)
 
     def has(self, name: str) -> bool:
         return name in self._names
 
     def tensor(self, name: str) -> Tensor:
-        """As products take it: matrices in 8 bits a weight, half the bytes to read."""
+        """Return a weight as kernels multiply it: matrices in 8 bits a weight, half the bytes."""
         return packed(self._stored(name))
 
     def _stored(self, name: str) -> Tensor:
@@ -137,7 +139,7 @@ class HeadFolder:
         return dequantize(tensor.data, tensor.format).reshape(tensor.shape)
 
     def check(self, shapes: Shapes) -> None:
-        """All weights are there, in these shapes, and every number is finite."""
+        """Raise unless the weights are exactly these, in these shapes, and all are finite."""
         for name, shape in shapes.items():
             if not self.has(name):
                 raise InvalidWeights(
@@ -161,9 +163,9 @@ class HeadFolder:
             )
 
     def draft_tokens(self) -> IntArray:
-        """The target's id of each draft id; they ascend."""
+        """Return the target's id of each draft id; they ascend."""
         num = self.config.draft_vocab_size
-        if not self.has(D2T):  # all ids
+        if not self.has(D2T):  # the draft vocabulary is the target's
             return np.arange(num)
         stored = self._names[D2T]
         tokens = self._file.integers(stored)
@@ -179,7 +181,7 @@ class HeadFolder:
 
 
 def _is_finite(tensor: Tensor) -> bool:
-    """Of packed rows the scales are looked at; floats, a slice at a time."""
+    """Return whether all numbers are finite: of packed rows the scales; floats in slices."""
     data = tensor.data
     if tensor.format == "Q8_0":
         scales = data.reshape(-1, _BLOCK_BYTES)[:, :2].copy().view(np.float16)
@@ -195,15 +197,15 @@ def save_head(
     weights: Mapping[str, npt.NDArray[Any]],
     extra: Mapping[str, bytes] | None = None,
 ) -> None:
-    """All files or none: they are written beside the folder, which then takes its name.
+    """Write a head, all files or none: they are written beside the folder and then take its place.
 
-    `extra` are further files by name, such as what a training needs to go on.
+    `extra` are further files by name, such as what training needs to continue.
     """
     _write(folder, weights, {**(extra or {}), _CONFIG: _config_text(config.written())})
 
 
 def export_head(folder: HeadFolder, out: Path, layout: str, target: str) -> None:
-    """The same head as others load it; `target` is what they call the model it is for."""
+    """Write the head in another engine's layout; `target` is that engine's name of its model."""
     values = written_config(layout, folder.config, target)
     weights = {name: _halved(folder.float32(name)) for name in folder.names() if name != D2T}
     tokens = folder.draft_tokens()
@@ -213,13 +215,13 @@ def export_head(folder: HeadFolder, out: Path, layout: str, target: str) -> None
 
 
 def _halved(array: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
-    """In half precision where nothing is lost, as of every matrix that was trained here."""
+    """Return the array in half precision if nothing is lost, as with every matrix trained here."""
     half = array.astype(np.float16)
     return half if (half == array).all() else array
 
 
 def pack_head(folder: HeadFolder, out: Path) -> None:
-    """The same head with matrices as they are served, in half the bytes."""
+    """Write the head with its matrices packed as they are served, in half the bytes."""
     if not folder.is_ours:
         raise InvalidOption(
             f"{folder.path} is another engine's head, which does not name its target; train on it "
@@ -285,17 +287,17 @@ def _write(folder: Path, weights: Mapping[str, Any], others: Mapping[str, bytes]
 
 
 def require_own(folder: Path) -> None:
-    """Whether a head may be written there: what is replaced is a head, or nothing."""
+    """Raise `InvalidOption` if the folder has files that do not belong to a head."""
     if not folder.exists():
         return
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set[str]()
     if (folder / _CONFIG).exists():
-        names -= {_MEDUSA}  # a head of Medusa's own, which is trained on
+        names -= {_MEDUSA}  # Medusa's own file, in a head that is trained further
     if not folder.is_dir() or names - _OWN_FILES:
         raise InvalidOption(f"{folder} has other things than a head in it; choose another place.")
 
 
 def _put_back(old: Path, folder: Path) -> None:
-    """After a stop between the two renames, the head that was there."""
+    """Restore the old head if a write was interrupted between its two renames."""
     if old.exists() and not folder.exists():
         old.rename(folder)

@@ -1,4 +1,4 @@
-"""What heads share that look at the last hidden state alone, and have no cache."""
+"""Base of heads without a cache, which read only the last hidden state, and their drafter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_ATTENTION: Final = AttentionShape(1, 1, 2)
 
 
 class LastHiddenHeads(ABC):
-    """Weights on a kernel set, and the pass over them."""
+    """A head's weights on a kernel set, and the pass over them."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class LastHiddenHeads(ABC):
         shapes: Shapes,
         target: LlamaModel | None = None,
     ) -> None:
-        """Where the folder has no norm, it is the `target`'s."""
+        """Load and check the weights; without a norm in the folder, the `target`'s is used."""
         config = self.config = folder.config
         if config.num_guesses < 1 or config.layers != (config.target_num_layers,):
             raise InvalidWeights(
@@ -54,10 +54,10 @@ class LastHiddenHeads(ABC):
 
     @abstractmethod
     def places(self, h: Array) -> Iterator[tuple[Array, Weight]]:
-        """Of each place to guess, what its matrix takes in, and that matrix; h itself stays."""
+        """Yield, for each place, the input of its matrix and the matrix; `h` is not changed."""
 
     def guesses(self, hidden: FloatArray) -> F32:
-        """From hidden states [T, E], what stands at each place to guess: [T, guesses, draft V]"""
+        """Return the logits of each place after hidden states [T, E]: [T, guesses, draft V]"""
         k, span = self.kernels, Span.all_wanted(0, (0,))
         plan = Plan(tuple(PlanRow(span, np.array([slot])) for slot in range(len(hidden))))
         with Uninterrupted():
@@ -75,13 +75,14 @@ class LastHiddenHeads(ABC):
         return k.logits(x, matrix)
 
     def added(self, h: Array, delta: Array) -> Array:
-        """h + delta; h itself stays."""
+        """Return h + delta, on a copy: `add_norm` gives up its first argument."""
         return self.kernels.add_norm(self.kernels.concat([h]), delta, self.norm)[0]
 
 
 class LastHidden:
-    """Batched over requests; all it keeps of each is its last hidden state, and the guesses that
-    wait to be judged."""
+    """The drafter over `LastHiddenHeads`, batched over requests.
+
+    Of each request it keeps the last hidden state, and the latest guesses until `commit`."""
 
     picks = False
 
@@ -109,7 +110,7 @@ class LastHidden:
         self._last[request.id] = (start + len(found) - 1, found[-1])
 
     def commit(self, request: RequestView, verdict: Verdict) -> None:
-        """Hidden states came before."""
+        """Count how the latest guesses did; `tapped` has brought the hidden states already."""
         self._places.judge(request, verdict)
 
     def end(self, request: RequestView) -> None:
@@ -127,6 +128,6 @@ class LastHidden:
         ]
 
     def _hidden(self, request: RequestView) -> FloatArray | None:
-        """That of the last token but one, if it is known."""
+        """Return the hidden state of the last token but one, if it is known."""
         last = self._last[request.id]
         return last[1] if last is not None and last[0] == len(request.tokens) - 2 else None

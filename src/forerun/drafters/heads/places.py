@@ -1,4 +1,4 @@
-"""Proposals of heads that say at once what they expect at each place."""
+"""Proposals of heads that give the logits of all places at once."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ F32 = npt.NDArray[np.float32]
 
 
 class Places:
-    """What stands after a path depends on its length alone. Chains that are picked leave out what
-    is too unlikely, and what became of them is learnt from."""
+    """Makes proposals from laws that depend on the length of the path alone.
+
+    Picked chains leave out guesses that are too unlikely, by chances learnt from earlier chains."""
 
     def __init__(self, tokens: IntArray, vocab_size: int) -> None:
-        """`tokens` are the target's ids of what can be guessed."""
+        """`tokens` are the target's ids of the draft vocabulary."""
         self._tokens, self._vocab_size = tokens, vocab_size
         self._confidence = Confidence()
-        self._guesses: dict[int, list[Guess]] = {}  # the latest chain, until it is judged
+        self._guesses: dict[int, list[Guess]] = {}  # the latest chain, until `judge`
 
     def grown(self, request: RequestView, budget: Budget, logits: F32) -> Proposal:
-        """From `logits` [places, draft V]."""
+        """Return the proposal from `logits` [places, draft V]."""
 
         def law_after(path: Path) -> DraftLaw | None:
             if len(path) == len(logits):
@@ -43,7 +44,7 @@ class Places:
         return self._confidence.worth_it(guesses, budget.least_chance, is_drawn=is_drawn)
 
     def _share(self, token: int, row: F32) -> float:
-        """Its probability by the head."""
+        """Return the head's probability of a token."""
         return float(softmax(row.astype(np.float64))[np.searchsorted(self._tokens, token)])
 
     def judge(self, request: RequestView, verdict: Verdict) -> None:

@@ -1,4 +1,4 @@
-"""Heads that come with the package, found by the target that they were trained for."""
+"""Heads that come with the package, found by the fingerprint of their target."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class _Weights(Protocol):
 
 
 def model_fingerprint(checkpoint: _Weights) -> str:
-    """Equal for all files of one model, whatever their format and quantisation."""
+    """Return a hash that is equal for all files of a model, whatever their format."""
     return sha256(checkpoint.float32(_SIGNATURE).astype("<f4").tobytes()).hexdigest()
 
 
 def shipped_heads(fingerprint: str, folder: Path = _FOLDER) -> list[Path]:
-    """The folders of heads for the model with this fingerprint, by name."""
+    """Return the folders of the heads for the model with this fingerprint, ordered by name."""
     configs = sorted(folder.glob("*/config.json"))
     return [
         path.parent for path in configs if read_json(path).get("target_fingerprint") == fingerprint

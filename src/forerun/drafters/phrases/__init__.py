@@ -1,4 +1,4 @@
-"""What a target usually says, counted beforehand: a drafter that costs a look into a table."""
+"""Phrases that a target often writes, counted in advance: guessing is a table lookup."""
 
 from forerun.drafters.phrases.book import PhraseBook, shipped_book
 from forerun.drafters.phrases.counting import count_phrases

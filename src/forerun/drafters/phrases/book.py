@@ -1,12 +1,12 @@
-"""A table of contexts of one to four tokens: what follows them, and how often.
+"""A table of contexts of one to four tokens: which token follows them, and how often.
 
-Contexts are known by a hash alone. Its first bits are a bucket, of which the file has the sizes;
-in a bucket every entry has a mark of twelve more bits, so that one context in a thousand is taken
-for another. A wrong guess costs nothing but itself.
+Of a context only a hash is stored. The hash's first bits select a bucket; within it, twelve more
+bits, the mark, identify the entry. About one context in a thousand is mistaken for another, which
+costs a wrong guess and nothing else.
 
     sizes    uint8  [buckets]   entries of each bucket
     marks    uint16 [entries]   twelve bits of the hash, four of the chance
-    tokens   uint16 [entries]   what follows; uint32 where the vocabulary is larger
+    tokens   uint16 [entries]   the follower; uint32 if the vocabulary is larger
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from forerun.errors import InvalidOption, InvalidWeights
 from forerun.files import write_whole
 
 FILE: Final = "phrases.safetensors"
-NUM_CHANCES: Final = 16  # as fine as chances are kept
+NUM_CHANCES: Final = 16  # steps that chances are rounded to
 _FORMAT: Final = "forerun-phrases-1"
 _SHIPPED: Final = Path(__file__).with_name("weights")
-_USUAL_SIZE: Final = 4  # of a bucket
+_USUAL_SIZE: Final = 4  # entries of a bucket
 _KEYS: Final = ("format", "target_fingerprint", "tokenizer_hash", "vocab_size")
 
 
 @dataclass(frozen=True)
 class Owner:
-    """The target whose phrases they are."""
+    """The target that a book was counted for."""
 
     target_fingerprint: str
     tokenizer_hash: str
@@ -58,7 +58,7 @@ class PhraseBook:
         tokens: npt.NDArray[np.int64],
         chances: npt.NDArray[np.float64],
     ) -> PhraseBook:
-        """Of entries in any order."""
+        """Make a book of entries in any order."""
         num_bits = max(1, (len(hashes) // _USUAL_SIZE).bit_length() - 1)
         order = np.argsort(hashes, kind="stable")
         hashes, tokens, chances = hashes[order], tokens[order], chances[order]
@@ -72,7 +72,7 @@ class PhraseBook:
 
     @classmethod
     def load(cls, path: Path) -> PhraseBook:
-        """Of the file, or of the folder that it is in."""
+        """Load a book from its file, or from the folder that contains it."""
         path = path / FILE if path.is_dir() else path
         try:
             with safe_open(path, "numpy") as file:
@@ -106,7 +106,7 @@ class PhraseBook:
             raise InvalidWeights(f"{path} is damaged: its arrays do not fit; copy it again.")
 
     def save(self, folder: Path) -> None:
-        """All or nothing."""
+        """Write the book into `folder`; an error leaves no incomplete file."""
         values = (_FORMAT, *vars(self.owner).values())
         about = {key: str(value) for key, value in zip(_KEYS, values, strict=True)}
         arrays: dict[str, npt.NDArray[Any]] = {
@@ -118,7 +118,7 @@ class PhraseBook:
         write_whole(folder / FILE, save(arrays, about))
 
     def fit(self, path: Path, tokenizer_hash: str, vocab_size: int) -> None:
-        """Whether its tokens are those of this target."""
+        """Raise `InvalidOption` unless the book's tokens are those of this target."""
         found = (self.owner.tokenizer_hash, self.owner.vocab_size)
         if found != (tokenizer_hash, vocab_size):
             raise InvalidOption(
@@ -131,14 +131,15 @@ class PhraseBook:
 
     @cached_property
     def _lookup(self) -> tuple[int, Any, Any, Any]:
-        """Which take a third of the time of arrays: where a bucket's bits are, where buckets begin,
-        marks, tokens."""
+        """Return the shift to a hash's bucket, the buckets' starts, the marks and the tokens.
+
+        Items of these memoryviews take a third of the time of array items."""
         num_bits = len(self.sizes).bit_length() - 1
         starts = np.concatenate(([0], np.cumsum(self.sizes, dtype=np.int64)))
         return 64 - num_bits, starts.data, self.marks.data, self.tokens.data
 
     def after(self, context: Sequence[int]) -> tuple[int, float] | None:
-        """What follows the longest context that is known, and its chance."""
+        """Return the token after the longest known context, and its chance; None if unknown."""
         shift, starts, marks, tokens = self._lookup
         for hashed in reversed(context_hashes(context)):
             bucket, least = hashed >> shift, mark(hashed) * NUM_CHANCES
@@ -150,12 +151,12 @@ class PhraseBook:
 
 
 def shipped_book(fingerprint: str, folder: Path = _SHIPPED) -> Path | None:
-    """The folder of the package's book for the model with this fingerprint."""
+    """Return the folder of the package's book for the model with this fingerprint, if any."""
     for path in sorted(folder.glob(f"*/{FILE}")):
         try:
             with safe_open(path, "numpy") as file:
                 about = file.metadata() or {}
-        except (OSError, SafetensorError):  # a damaged book is nobody's
+        except (OSError, SafetensorError):  # a damaged book matches no model
             continue
         if about.get("target_fingerprint") == fingerprint:
             return path.parent

@@ -1,4 +1,4 @@
-"""From texts to a book: of all contexts that were met, those that help most."""
+"""Count a book of phrases from texts: of all contexts that occur, those that help most."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 NUM_KEPT: Final = 300_000  # contexts: four bytes each
-_LEAST_SEEN: Final = 2  # times, to be looked at
+_LEAST_SEEN: Final = 2  # occurrences that a context must have
 
 
 class _Counted(NamedTuple):
-    """Contexts of one length, their hashes in ascending order."""
+    """Contexts of one length, by ascending hash."""
 
     hashes: U64
-    tokens: Ints  # what followed most often
-    shares: Floats  # how often, of one time more than they were met: few times say little
+    tokens: Ints  # the most frequent follower
+    shares: Floats  # its count / (num_seen + 1): rare contexts count for less
     num_seen: Ints
     shorter: U64  # the hash of the same context without its first token
 
@@ -30,8 +30,10 @@ class _Counted(NamedTuple):
 def count_phrases(
     tokens: Ints, firsts: Ints, answers: Ints, owner: Owner, num_kept: int = NUM_KEPT
 ) -> PhraseBook:
-    """Of texts one behind another in `tokens`: where each begins, and where in it the answer does.
-    Tokens of answers are counted; contexts may reach into what stands before."""
+    """Count the book of some texts, which are concatenated in `tokens`.
+
+    `firsts` are the texts' starts, `answers` the offsets of the answers in them. Only tokens of
+    answers are counted; their contexts may reach into the prompt."""
     lengths = np.diff(np.append(firsts, len(tokens)))
     places = np.arange(len(tokens)) - np.repeat(firsts, lengths)
     is_answer = places >= np.repeat(answers, lengths)
@@ -48,7 +50,7 @@ def count_phrases(
 
 
 def _counted(tokens: Ints, ends: Ints, order: int) -> _Counted:
-    """`ends`: the places of what follows a context."""
+    """Count the contexts of `order` tokens; `ends` are the indices of their followers."""
     hashes = many_hashes(tokens, ends, order)
     sorting = np.lexsort((tokens[ends], hashes))
     ends, hashes = ends[sorting], hashes[sorting]
@@ -60,7 +62,7 @@ def _counted(tokens: Ints, ends: Ints, order: int) -> _Counted:
     num_seen, most = np.add.reduceat(num_pair, contexts), np.maximum.reduceat(num_pair, contexts)
     owners = np.repeat(np.arange(len(contexts)), np.diff(np.append(contexts, len(pairs))))
     best = np.flatnonzero(num_pair == most[owners])
-    best = best[np.unique(owners[best], return_index=True)[1]]  # the first, where several are
+    best = best[np.unique(owners[best], return_index=True)[1]]  # on a tie the lowest id
     kept = num_seen >= _LEAST_SEEN
     rows, met = pairs[best][kept], num_seen[kept]
     shorter = many_hashes(tokens, ends[rows], order - 1)
@@ -68,8 +70,10 @@ def _counted(tokens: Ints, ends: Ints, order: int) -> _Counted:
 
 
 def _worth(counted: _Counted, shorter: _Counted | None) -> Floats:
-    """How many more guesses are right for knowing a context, beside the next shorter one alone: all
-    where that says something else, and some where it says the same, but not how surely."""
+    """Return how many guesses each context gains over the next shorter one alone.
+
+    If they predict different tokens, the gain is the difference of their hits in the context. If
+    they predict the same token, half of the change of its share counts."""
     seen, shares = counted.num_seen, counted.shares
     if shorter is None or not len(shorter.hashes):
         return seen * shares

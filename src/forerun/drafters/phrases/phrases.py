@@ -1,4 +1,4 @@
-"""The drafter over a book of phrases: guesses what the target usually says here."""
+"""The drafter over a book of phrases: guesses what the target often writes here."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from forerun.drafters.phrases.book import PhraseBook
 from forerun.drafters.phrases.hashing import ORDER
 from forerun.types import Proposal
 
-_LEAST_CHANCE: Final = 0.1  # of a guess and all before it
-_MOST: Final = 0.97
-_PRIOR: Final = 4.0  # right guesses that the book's own word counts for
-_FIRST_TRUST: Final = 0.8  # in a text that may have another subject than the book's
-_KEEP: Final = 0.98  # of older trials with each new one
+_LEAST_CHANCE: Final = 0.1  # that a guess and all before it are accepted
+_MOST: Final = 0.97  # the highest chance of a guess
+_PRIOR: Final = 4.0  # expected right guesses that the prior counts for
+_FIRST_TRUST: Final = 0.8  # below 1: the text may have another subject than the book's
+_KEEP: Final = 0.98  # weight that older trials keep with each new one
 
 
 class Phrases(OneByOne["_Text"]):
-    """One chain: as long as a guess and all before it are right with what the budget asks for.
+    """Guesses one chain. It ends where the chance that all its guesses are accepted falls below
+    `_LEAST_CHANCE` or the budget's `least_chance`.
 
-    How far the book holds for a text is learnt from every token of the output, guessed or not:
-    another subject, or a higher temperature, and a context is followed by something else.
+    How far the book's chances apply to a text is learnt from every token of the output, guessed or
+    not: with another subject or a higher temperature, contexts have other followers.
     """
 
     picks = says_chances = True
@@ -40,7 +41,7 @@ class Phrases(OneByOne["_Text"]):
         return found is not None and text.trusted(found[1]) >= least
 
     def _next(self, text: _Text, tokens: Sequence[int]) -> tuple[int, float] | None:
-        """What the book says of the next token, looked up once."""
+        """Return what the book says of the next token; looked up once per token."""
         if text.num_read != len(tokens) or not text.said:
             text.observe(self._book, tokens)
             text.said = [self._book.after(tokens[-ORDER:])]
@@ -50,7 +51,7 @@ class Phrases(OneByOne["_Text"]):
         found, context = self._next(text, request.tokens), list(request.tokens[-ORDER:])
         tokens, chances, chance_of_all = list[int](), list[float](), 1.0
         least, said = max(_LEAST_CHANCE, budget.least_chance), text.said
-        del said[1:]  # of an earlier answer for this place
+        del said[1:]  # left by an earlier proposal at this position
         while found is not None and len(tokens) < budget.depth:
             token, chance = found[0], text.trusted(found[1])
             chance_of_all *= chance
@@ -68,12 +69,12 @@ class Phrases(OneByOne["_Text"]):
 
 
 class _Text:
-    """How far a request's text was read, what the book says of the next tokens, and how often it
-    was right, of how often it should have been."""
+    """How far a request's text was read, what the book says of the next tokens, and how often the
+    book was right, relative to how often it expected to be."""
 
     def __init__(self, num_read: int) -> None:
         self.num_read = num_read
-        self.said: list[tuple[int, float] | None] = []  # from there on, if what it says comes
+        self.said: list[tuple[int, float] | None] = []  # for the tokens from `num_read` on
         self._num_right = self._num_expected = 0.0
 
     def trusted(self, chance: float) -> float:
@@ -81,7 +82,7 @@ class _Text:
         return min(_MOST, chance * right / (_PRIOR + self._num_expected))
 
     def observe(self, book: PhraseBook, tokens: Sequence[int]) -> None:
-        """The text went on: each new token is a trial of the book."""
+        """Read the new tokens of the text; each is a trial of the book."""
         said = self.said[::-1]
         for place in range(self.num_read, len(tokens)):
             found = said.pop() if said else book.after(tokens[max(0, place - ORDER) : place])

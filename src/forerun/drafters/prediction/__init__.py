@@ -1,7 +1,7 @@
-"""A given prediction: the caller says what the output will be, roughly.
+"""Guesses from a prediction: text that the caller gives because it expects roughly that output.
 
-The output is followed along the prediction. Where it deviates, the place where it goes on is found
-again: after a changed, an inserted or a left-out stretch, or after a move to another part.
+The output is aligned with the prediction. When it deviates, the place where it continues is found
+again: after a changed, an inserted or a deleted stretch, or after a move to another part.
 """
 
 from forerun.drafters.prediction.alignment import Alignment

@@ -11,60 +11,60 @@ from typing import Final, NamedTuple
 
 from forerun.drafters.prediction.spelling import Spell, Spelled, compare, respelled
 
-_KEPT: Final = 0.8  # of a score, with every token
-_FIRST_SCORE: Final = 3.0  # a caller's word counts for about four tokens that were right
-# What a score elsewhere must be higher by, near and far: a text that repeats itself has gone on
-# elsewhere in the same words, and one changed token must not lead there.
+_KEPT: Final = 0.8  # share of a score that is kept with every token
+_FIRST_SCORE: Final = 3.0  # at the start the prediction counts like about four right tokens
+# By how much another place's score must exceed the score to move there, near and far. A text that
+# repeats itself has the same words elsewhere too, and one changed token must not lead there.
 _STAYING, _STAYING_FAR = 0.6, 1.5
 _NEAR: Final = 16  # tokens
-_LASTING: Final = 2.0  # a place with less is forgotten where it does not go on
-_MAX_PLACES: Final = 32  # places of one token that are looked at, the nearest; and that are kept
-_LOOK_AHEAD: Final = 8  # tokens that may have been left out, for further branches
+_LASTING: Final = 2.0  # places with a lower score are dropped at a miss
+_MAX_PLACES: Final = 32  # other places kept, and the nearest occurrences considered of a token
+_LOOK_AHEAD: Final = 8  # tokens that the output may have skipped, for further branches
 
-# The odds that the output follows the prediction at all: at first, by what a token that stands
-# there or does not multiplies them, and their bounds.
+# The odds that the output follows the prediction at all: their first value, the factors for a token
+# that is the expected one or is not, and their bounds.
 _FIRST_ODDS: Final = 4.0
 _HIT, _MISS = 4.0, 0.3
 _LEAST_ODDS, _MOST_ODDS = 0.004, 25.0
 _MANY_UNREAD: Final = 8  # tokens, after which any odds may be high
-_ODDS_ELSEWHERE: Final = 0.5  # at most, of places other than the likeliest
+_ODDS_ELSEWHERE: Final = 0.5  # the highest odds of places other than the likeliest
 
-# How often the next token comes if so, by how many before it did not stand there: 0, 1, or more;
-# before this output says otherwise.
+# How often the expected token comes while the output follows the prediction, by the number of
+# misses just before it: 0, 1, or more. Priors, adjusted by the tokens of this output.
 _FIRST_RATES: Final = (0.9, 0.6, 0.35)
-_FIRST_TRIALS: Final = (10.0, 2.0, 2.0)  # tokens that these count for
-_DECAY: Final = 0.02  # of older tokens with each new one
+_FIRST_TRIALS: Final = (10.0, 2.0, 2.0)  # tokens that the priors count for
+_DECAY: Final = 0.02  # weight that older tokens lose with each new one
 
 
 class Alignment:
-    """Where an output stands in its prediction; a function of both, read token by token.
+    """The place in a prediction where the output is; a function of both, read token by token.
 
             prediction   a b c d e f g h
             output       a b X d                  place = 4
 
-    A place's `score` counts the tokens before it that came, the latest most: each token leaves
-    0.8 of it, and adds 1 if it is the one that stands there. So a changed token takes little from a
-    place that was right for long, and another place must earn more than it did.
+    A place's `score` counts the tokens before it that the output has, the latest most: each token
+    of the output multiplies the score by 0.8, and adds 1 if it is the expected one. So a changed
+    token costs a place that was right for long only little, and another place must earn more.
 
-    Whether it follows the prediction at all is another question: `odds` rise with each token that
-    stands before the place, and fall with each that does not, wherever the place has moved.
+    Whether the output follows the prediction at all is a separate question: `odds` rise with each
+    token that was expected and fall with each that was not, also while the place moves.
 
-    `place` is where the output is expected to go on. Since the last token that was expected, it
-    may have gone on anywhere from `_earliest` (what came is inserted) to `place` (what came
-    replaces as much): a place there or near inherits most of the score.
+    `place` is where the output is expected to continue. Since the last expected token it may have
+    continued anywhere from `_earliest` (the new tokens were inserted) to `place` (they replaced as
+    many): a place in or near that range inherits most of the score.
     """
 
     def __init__(self, prediction: Sequence[int], spell: Spell | None = None) -> None:
         self.prediction = prediction
         self._spell = spell
-        self._deviation: _Deviation | None = None  # while it may be but another spelling
+        self._deviation: _Deviation | None = None  # while it may be only another spelling
         self.place = 0
         self.score = _FIRST_SCORE
         self.odds = _FIRST_ODDS
-        self.num_missed = 0  # of the latest tokens, in a row
+        self.num_missed = 0  # latest tokens, in a row, that were not expected
         self._earliest = 0
         self._num_read = 0
-        self._others: dict[int, float] = {}  # place -> score, where the output may stand as well
+        self._others: dict[int, float] = {}  # place -> score: other places where it may be
         self._found = _places_of(prediction)
         self._hits = [r * n for r, n in zip(_FIRST_RATES, _FIRST_TRIALS, strict=True)]
         self._trials = list(_FIRST_TRIALS)
@@ -84,7 +84,10 @@ class Alignment:
             self._deviation = _Deviation(self.place, [], self.score, self.odds, rates)
 
     def _compare(self, deviation: _Deviation, token: int, spell: Spell) -> None:
-        """Where it was none, all is as if it had not been, but for the place."""
+        """End the deviation once it is clear what it is.
+
+        If it was only another spelling, all but the place is restored, and the spelling is expected
+        from there on."""
         deviation.tokens.append(token)
         spelled, end = compare(self.prediction, deviation.start, deviation.tokens, spell)
         if spelled is Spelled.PART:
@@ -102,8 +105,10 @@ class Alignment:
             self.prediction, self._found, self._others = found, _places_of(found), {}
 
     def may_reach(self, least_chance: float, output_len: int) -> bool:
-        """Whether a guess may have such a chance once the whole output is read: not where it would
-        have none even if all that is unread stood there. So a wrong prediction is seldom read."""
+        """Return whether a guess may have this chance once the whole output is read.
+
+        False if it would not even if all unread tokens were expected, so that an output which left
+        its prediction is seldom read."""
         num_unread = output_len - self._num_read
         if num_unread >= _MANY_UNREAD or self._deviation is not None:
             return True
@@ -113,12 +118,12 @@ class Alignment:
         return self.odds if place == self.place else min(self.odds, _ODDS_ELSEWHERE)
 
     def chance(self, odds: float, num_missed: int = 0) -> float:
-        """That the next token of a place comes, which the output follows with these odds."""
+        """Return the chance that the next token of a place comes, if it is followed with `odds`."""
         kind = min(num_missed, len(self._trials) - 1)
         return self._hits[kind] / self._trials[kind] * _trust(odds)
 
     def places(self) -> Iterator[int]:
-        """Where the output may go on, the likeliest first."""
+        """Yield the places where the output may continue, the likeliest first; some come twice."""
         num, others = len(self.prediction), self._others
         if self.place < num:
             yield self.place
@@ -134,7 +139,7 @@ class Alignment:
         self.score = _KEPT * self.score + came
         if came:
             self._earliest = self.place
-        if self._others or token in self._found:  # what is all wrong has few of them
+        if self._others or token in self._found:  # a wrong prediction has few of the tokens
             self._others = self._elsewhere(token, is_hit=came)
             enough = self.score + _STAYING
             better = [place for place, score in self._others.items() if score > enough]
@@ -149,13 +154,13 @@ class Alignment:
             self.odds, self.num_missed = max(_LEAST_ODDS, _MISS * self.odds), self.num_missed + 1
 
     def _elsewhere(self, token: int, *, is_hit: bool) -> dict[int, float]:
-        """The other places behind this token, with their scores."""
+        """Return the other places after this token, with their scores."""
         others = self._gone_on(token)
         if is_hit:
             for idx in self._nearest(token):
                 others.setdefault(idx + 1, 1.0)
         else:
-            first, last = self._earliest + 1, self.place  # from one to the other it costs nothing
+            first, last = self._earliest + 1, self.place  # a move within this range costs nothing
             for idx in self._nearest(token):
                 place = idx + 1
                 distance = place - last if place > last else first - place
@@ -166,7 +171,9 @@ class Alignment:
         return others
 
     def _move(self, places: Sequence[int]) -> bool:
-        """To the one with the highest score, of equal ones to the nearest, if that is enough."""
+        """Move to the place with the highest score, on a tie the nearest, if that is enough.
+
+        Returns whether it moved."""
         others = self._others
 
         def lead(place: int) -> float:
@@ -182,7 +189,7 @@ class Alignment:
         return True
 
     def _gone_on(self, token: int) -> dict[int, float]:
-        """The other places, behind this token; of those where it does not stand only good ones."""
+        """Return the other places advanced by this token; at a miss, only those that last."""
         found, prediction, num = dict[int, float](), self.prediction, len(self.prediction)
         for place, score in self._others.items():
             if place < num:
@@ -195,14 +202,14 @@ class Alignment:
         if self.place >= len(self.prediction):
             return False
         is_hit = self.prediction[self.place] == token
-        weight = self.odds / (1 + self.odds)  # where nothing is followed, nothing is to be learnt
+        weight = self.odds / (1 + self.odds)  # rates are learnt only while the output follows
         kind = min(self.num_missed, len(self._trials) - 1)
         self._hits[kind] += weight * (is_hit - _DECAY * self._hits[kind])
         self._trials[kind] += weight * (1 - _DECAY * self._trials[kind])
         return is_hit
 
     def _nearest(self, token: int) -> Sequence[int]:
-        """Where this token stands, the nearest where it does so often."""
+        """Return where this token occurs in the prediction; of many places the nearest."""
         found = self._found.get(token, ())
         if len(found) <= _MAX_PLACES:
             return found
@@ -210,12 +217,12 @@ class Alignment:
         return found[first : first + _MAX_PLACES]
 
     def _distance(self, place: int) -> int:
-        """From where the output may have gone on with the token before `place`."""
+        """Return the distance of `place` from the range where the output may have continued."""
         return max(0, self._earliest + 1 - place, place - self.place)
 
 
 class _Deviation(NamedTuple):
-    """Where it began, what came since, and what was known before it."""
+    """Where a deviation began, the tokens since, and the state before it."""
 
     start: int
     tokens: list[int]
@@ -225,7 +232,7 @@ class _Deviation(NamedTuple):
 
 
 def _places_of(prediction: Sequence[int]) -> dict[int, list[int]]:
-    """Token -> where it stands, ascending."""
+    """Return, for each token, its places in the prediction, ascending."""
     found: dict[int, list[int]] = {}
     for idx, token in enumerate(prediction):
         found.setdefault(token, []).append(idx)
@@ -233,18 +240,18 @@ def _places_of(prediction: Sequence[int]) -> dict[int, list[int]]:
 
 
 def risen(odds: float) -> float:
-    """Behind one more token that stands there."""
+    """Return the odds after one more expected token."""
     return min(_MOST_ODDS, _HIT * odds)
 
 
 def _trust(odds: float) -> float:
-    """1 where the odds are as high as can be: the rates were counted there."""
+    """Return the probability of `odds`, scaled to 1 at the highest: rates were counted there."""
     return odds / (1 + odds) * (1 + _MOST_ODDS) / _MOST_ODDS
 
 
 def _step_cost(distance: int) -> float:
-    """What a move takes of the score. One token is believed up to two away, as it may well stand
-    further off by chance; two are believed at some dozens."""
+    """Return what a move takes from the score. One matching token is enough up to two places away,
+    since further away it may be there by chance; two are enough for some dozens of places."""
     if distance <= 2:
         return 0.4 if distance else 0.0
     return 1.0 + distance / 128

@@ -1,4 +1,4 @@
-"""The drafter that guesses what its caller predicted."""
+"""The drafter that guesses from the caller's prediction."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ PREDICTION: Final = "prediction"  # the drafter's name
 
 
 class GivenPrediction(OneByOne[Alignment]):
-    """Copies on from the place in the prediction where the output stands.
+    """Copies the prediction from the place where the output is.
 
-    A guess is made while it and all before it are right with at least `min_chance` and what
-    the budget asks for. A request without a prediction gets no guesses.
+    A branch ends where the chance that all its guesses are accepted falls below `min_chance` or the
+    budget's `least_chance`. A request without a prediction gets no guesses.
     """
 
     picks = says_chances = True
 
     def __init__(self, min_chance: float = 0.1, spell: Spell | None = None) -> None:
-        """`spell` gives a token's bytes: with it, what the model spells in other tokens than the
-        prediction has is no deviation, and is expected so from then on."""
+        """With `spell`, which returns a token's bytes, the same text in other tokens than the
+        prediction's is no deviation, and these tokens are expected from then on."""
         super().__init__()
         self._spell = spell
         if not 0 <= min_chance < 1:
@@ -35,7 +35,7 @@ class GivenPrediction(OneByOne[Alignment]):
         return Alignment(request.prediction, self._spell)
 
     def may_guess(self, request: RequestView, budget: Budget) -> bool:
-        """Not where the output left the prediction, and the likeliest place is none to trust."""
+        """Return whether a guess at the likeliest place would be likely enough."""
         alignment = self._memories[request.id]
         least_chance = max(self._min_chance, budget.least_chance)
         if not alignment.may_reach(least_chance, len(request.output)):
@@ -53,7 +53,7 @@ class GivenPrediction(OneByOne[Alignment]):
         alignment.read(request.output)
         builder = ProposalBuilder()
         branches: set[int] = set()
-        left = 1.0  # the chance that none of the branches so far is right
+        left = 1.0  # chance that none of the branches so far is right
         for place in alignment.places() if budget.depth else ():
             token = alignment.prediction[place]
             if token in branches:

@@ -1,4 +1,4 @@
-"""The same text in other tokens: a model need not spell a word as its tokenizer would."""
+"""The same text in other tokens: a model may spell a word otherwise than its tokenizer does."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Final
 
 Spell = Callable[[int], bytes]
 
-_MAX_TOKENS: Final = 8  # of a word, or what else is spelled
+_MAX_TOKENS: Final = 8  # after so many tokens without an end, the texts count as different
 
 
 class Spelled(Enum):
     SAME = auto()
-    PART = auto()  # so far: one is the other's beginning
+    PART = auto()  # undecided: what came is the beginning of what was predicted
     OTHER = auto()
 
 
 def compare(
     prediction: Sequence[int], start: int, tokens: Sequence[int], spell: Spell
 ) -> tuple[Spelled, int]:
-    """Whether `tokens` spell what the prediction has from `start` on, and where that ends."""
+    """Return whether `tokens` spell the prediction from `start` on, and the end of that part."""
     came, there, end = b"".join(map(spell, tokens)), b"", start
     while len(there) < len(came) and end < len(prediction):
         there += spell(prediction[end])
@@ -34,8 +34,9 @@ def compare(
 def respelled(
     prediction: Sequence[int], word: Sequence[int], tokens: Sequence[int], starts: Iterable[int]
 ) -> list[int] | None:
-    """The prediction with `tokens` wherever it has `word` at one of `starts`, which ascend; None
-    if it has it at none."""
+    """Return the prediction with `word` replaced by `tokens` at those of `starts` where it occurs.
+
+    `starts` ascend. None if it occurs at none."""
     found, done = list[int](), 0
     for start in starts:
         if start >= done and list(prediction[start : start + len(word)]) == list(word):

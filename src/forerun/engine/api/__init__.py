@@ -1,1 +1,1 @@
-"""What callers hold: `LLM`, `AsyncEngine`, prompts, streams and outputs."""
+"""What callers use: `LLM`, `AsyncEngine`, prompts, streams and outputs."""

@@ -32,12 +32,12 @@ class AsyncEngine:
             async for event in engine.stream("Once upon a time"):
                 print(event.text, end="")
 
-    Up to `max_num_waiting` requests wait beside the `max_num_seqs` that run; one more is refused
-    with `EngineOverloaded`. A step that takes longer than `step_timeout_s` ends all streams with
-    `EngineHung`; None waits for ever. With `tries_grammars`, those of structured outputs that are
-    new are tried in a process of their own first: hostile ones, of callers whom nobody knows, could
-    end this one. Until it is closed, ask the engine and not the `LLM`. One that is dropped, its
-    answers too, closes by itself.
+    Up to `max_num_waiting` requests wait beside the `max_num_seqs` that run; further ones raise
+    `EngineOverloaded`. A step that takes longer than `step_timeout_s` ends all streams with
+    `EngineHung`; None means no limit. With `tries_grammars`, each new grammar of structured outputs
+    is first tried in a process of its own, as hostile ones from unknown callers could end this one.
+    Until the engine is closed, the `LLM` itself takes no requests. An engine that is dropped,
+    together with its answers, closes by itself.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class AsyncEngine:
         require(good, "step_timeout_s", step_timeout_s, "a finite number > 0, or None")
         require(isinstance(llm, LLM), "llm", llm, "an LLM")
         self._llm = llm
-        llm.in_use()  # what nobody waits for is gone after this
-        with llm.engine.lock:  # nobody asks it between the look and the claim
+        llm.in_use()  # this ends requests whose callers are gone
+        with llm.engine.lock:  # so that no request comes between the check and the claim
             if llm.engine.owner is not None or not llm.engine.is_idle:
                 raise InvalidOption("this model still answers somebody else; let that end first.")
             self._max_num_open = llm.max_num_seqs + max_num_waiting
@@ -81,12 +81,12 @@ class AsyncEngine:
 
     @property
     def max_num_open(self) -> int:
-        """Requests that may run or wait at once."""
+        """How many requests may run or wait at once."""
         return self._max_num_open
 
     @property
     def speculation(self) -> Speculation | None:
-        """What guesses here; only to be looked at."""
+        """The engine's speculation, for inspection only."""
         return self._llm.engine.core.speculation
 
     @property
@@ -95,7 +95,7 @@ class AsyncEngine:
         return self._thread.is_healthy
 
     def metrics(self) -> dict[str, Any]:
-        """What the engine counted so far; see docs/scheduling.md."""
+        """Return what the engine has counted so far; see docs/scheduling.md."""
         return self._llm.metrics()
 
     def stream(
@@ -104,7 +104,7 @@ class AsyncEngine:
         sampling_params: SamplingParams | None = None,
         **options: Unpack[RequestKeywords],
     ) -> Answer:
-        """One answer as it grows. It is asked for at once; what cannot run is refused here."""
+        """Stream one answer. The request is queued at once; one that cannot run raises here."""
         (params,) = params_for(1, sampling_params)
         if params.n != 1:
             raise InvalidOption(f"n={params.n} is not allowed in a stream; ask for one answer.")
@@ -117,7 +117,7 @@ class AsyncEngine:
         sampling_params: SamplingParams | None = None,
         **options: Unpack[RequestKeywords],
     ) -> RequestOutput:
-        """One prompt's answers, when all are there."""
+        """Return all answers to one prompt, once they are complete."""
         (params,) = params_for(1, sampling_params)
         answers = self.ask(prompt, params, whole=True, **options)
         try:
@@ -139,11 +139,12 @@ class AsyncEngine:
         await asyncio.to_thread(self._thread.wait_until_empty)
 
     async def shutdown(self, *, finish: bool = True) -> None:
-        """Close: after all that runs or waits has ended, or at once, with `EngineClosed`."""
+        """Close the engine, after all requests have ended; without `finish` at once, so that open
+        requests end with `EngineClosed`."""
         try:
             if finish:
                 await self.drain()
-        finally:  # whoever waits may be cancelled; the engine closes all the same
+        finally:  # also if the task that waits here is cancelled
             self._thread.begin_to_close()
             self._llm.grammars.interrupt()
         await asyncio.to_thread(self._thread.wait_until_closed)
@@ -167,33 +168,38 @@ class AsyncEngine:
         whole: bool = False,
         **options: Unpack[RequestKeywords],
     ) -> Sequence[Answer]:
-        """Each of the `n` answers as a stream; all are taken, or none. `whole` as in `take`."""
+        """Queue one request for each of the `n` answers, all or none; `whole` as in `take`."""
         return self.take(self.requests(prompt, params, **options), whole=whole)
 
     def requests(
         self, prompt: Prompt, params: SamplingParams, **options: Unpack[RequestKeywords]
     ) -> list[Request]:
-        """For `take`; what cannot run is refused here. Any thread may do this, and a long text
-        takes its time."""
+        """Return the requests that `take` queues; one that cannot run raises here.
+
+        This takes long for a long text, and may be done in any thread.
+        """
         checked = RequestOptions.of(options)
         requests = self._llm.input_processor.requests(prompt, params, checked)
         self._llm.engine.check(requests)
         return requests
 
     def take(self, requests: Sequence[Request], *, whole: bool = False) -> Sequence[Answer]:
-        """An answer to each as a stream; all are taken, or none. With `whole`, what comes between
-        the first event of an answer and its last is told with the last, but for the rounds."""
+        """Queue these requests, all or none; return an answer to each, as a stream.
+
+        With `whole`, an answer has at most two events, and the last brings all that the first did
+        not, except for the rounds in between.
+        """
         bell = Bell(asyncio.get_running_loop())
         posts = [Post(r, Mailbox(bell), EventBuilder(whole=whole)) for r in requests]
         answers = [Answer(post, self._thread, self) for post in posts]
         for post, answer in zip(posts, answers, strict=True):
-            post.request.asker = ref(answer)  # dropped from now on, it is forsaken
+            post.request.asker = ref(answer)  # once the answer is dropped, the request is forsaken
         self._thread.ask(posts)
         return answers
 
 
 class Answer(AsyncIterator[StreamEvent]):
-    """The events of one request; it ends when the stream is left, closed or dropped.
+    """The events of one request, which is cancelled when the stream is left, closed or dropped.
 
     async with engine.stream("Once upon a time") as answer:
         async for event in answer:
@@ -206,14 +212,14 @@ class Answer(AsyncIterator[StreamEvent]):
         self._mailbox = post.mailbox
         self._event_builder = post.event_builder
         self._thread = thread
-        self._engine = engine  # it closes when nobody has it any more
+        self._engine = engine  # keeps the engine open while this answer is in use
         self.is_over = False  # nothing more will be read
 
     async def __anext__(self) -> StreamEvent:
         try:
             while (event := self.read()) is None and not self.is_over:
                 await self.news()
-        except BaseException:  # it failed, or the reader was cancelled
+        except BaseException:  # the request failed, or the reading task was cancelled
             self.cancel()
             raise
         if event is None:
@@ -221,7 +227,8 @@ class Answer(AsyncIterator[StreamEvent]):
         return event
 
     def read(self) -> StreamEvent | None:
-        """What came since the last time, without waiting; None if nothing did."""
+        """Return what has arrived since the last read as one event, without waiting; None if
+        nothing has."""
         if self.is_over:
             return None
         rounds = self._mailbox.read()
@@ -232,21 +239,21 @@ class Answer(AsyncIterator[StreamEvent]):
         return event
 
     def look(self) -> bool:
-        """Whether there is something to read: what came, an error, or its end."""
+        """Whether there is something to read: rounds, an error, or the end."""
         return self.is_over or self._mailbox.look()
 
     async def news(self, deal: Deal | None = None) -> None:
-        """Wait until something came to this answer, or to another one to the same question, that
-        `deal` has not dealt with: see `Bell.wait`."""
+        """Wait until this answer, or another one taken with it, has news that `deal` has not dealt
+        with: see `Bell.wait`."""
         await self._mailbox.bell.wait(deal)
 
     def cancel(self) -> None:
-        """Nothing more is wanted: whoever reads it comes to its end, and what the request held is
-        free before the next step."""
+        """Cancel the request: a task that reads this answer reaches its end, and the pages of the
+        request are free before the next step."""
         if self.is_over:
             return
         self.is_over = True
-        ring([self._mailbox.bell])  # whoever waits looks again
+        ring([self._mailbox.bell])  # a task that waits in `news` looks again
         self._thread.leave(self.request)
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""The one thread that runs an engine's steps."""
+"""The worker thread that runs an engine's steps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOMENT: Final = 0.05  # seconds
 
 @dataclass(frozen=True)
 class Post:
-    """A request, and where its events go."""
+    """A request, and the mailbox for its rounds."""
 
     request: Request
     mailbox: Mailbox[Round]
@@ -36,15 +36,15 @@ class Post:
 
 
 class EngineThread:
-    """Others ask and leave; only this thread adds, steps and aborts.
+    """Runs an engine in a thread of its own; other threads only queue and cancel requests.
 
         ask ──▶ arrivals ─┐
                           ├─▶ [ add · abort · step · deliver ] ──▶ mailboxes
         leave ─▶ leavers ─┘
 
-    Everything that threads share is behind one lock, which is never held during a step. It is
-    reentrant: what is garbage collected may want it, in whatever thread that happens. A stream
-    that is dropped leaves without a word: the next step finds its request forsaken.
+    All shared state is guarded by one lock, which is never held during a step. It is reentrant,
+    because garbage collection may need it in any thread. A stream that is dropped need not call
+    `leave`: the next step finds its request forsaken.
     """
 
     def __init__(self, engine: Engine, max_num_open: int, step_timeout_s: float | None) -> None:
@@ -54,8 +54,8 @@ class EngineThread:
         self._changed = Condition()
         self._arrivals: list[Post] = []
         self._leavers: list[Request] = []
-        self._open: dict[int, Post] = {}  # asked and not yet ended, by request id
-        self._refusal: str | None = None  # why nobody may ask any more
+        self._open: dict[int, Post] = {}  # taken and not yet ended, by request id
+        self._refusal: str | None = None  # why no more requests are taken
         self._is_closing = False
         self._is_over = False
         self._step_began: float | None = None
@@ -65,10 +65,10 @@ class EngineThread:
             watch = partial(self._watch, step_timeout_s / 4)
             Thread(target=watch, name="forerun-watchdog", daemon=True).start()
         self._thread = Thread(target=self._run, name="forerun-engine", daemon=True)
-        engine.owner = NOBODY  # from this moment on; the thread says when it is there
+        engine.owner = NOBODY  # claimed at once; the thread puts its own id here when it runs
         try:
             self._thread.start()
-        except BaseException:  # no more threads can be had
+        except BaseException:  # the system has no thread left
             engine.owner = None
             self._has_ended.set()
             raise
@@ -80,7 +80,7 @@ class EngineThread:
         return self._thread.is_alive() and not self._is_hung
 
     def ask(self, posts: Sequence[Post]) -> None:
-        """Let them wait: all, or none if there is no room for all."""
+        """Queue these requests: all, or none if there is no room for all."""
         with Uninterrupted(), self._changed:
             if self._refusal is not None:
                 raise EngineClosed(self._refusal)
@@ -92,7 +92,8 @@ class EngineThread:
             self._changed.notify_all()
 
     def _check_room(self, num_posts: int) -> None:
-        """Those who came and left during one long step count as well, lest they pile up."""
+        """Raise if so many more may not wait. Requests that came and left during one long step
+        count by half, so that they cannot pile up."""
         if num_posts > self._max_num_open:
             raise InvalidOption(
                 f"n={num_posts} is not allowed, as {self._max_num_open} requests may run or wait; "
@@ -106,48 +107,50 @@ class EngineThread:
             )
 
     def leave(self, request: Request) -> None:
-        """Nobody waits for this one any more; nothing happens if it has ended."""
+        """Cancel a request; nothing happens if it has ended."""
         with Uninterrupted(), self._changed:
             if self._open.pop(request.id, None) is not None:
                 self._leavers.append(request)
                 self._changed.notify_all()
 
     def refuse(self, why: str) -> None:
-        """From now on; those that were taken go on."""
+        """Take no more requests; those that were taken go on."""
         with Uninterrupted(), self._changed:
             self._refusal = self._refusal or why
 
     def wait_until_empty(self) -> None:
-        """Until all that were taken have ended or left, and hold nothing; not for a hung step."""
+        """Wait until all requests have ended or left, and hold nothing; return if a step hangs."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_empty() or self._is_hung or self._is_over)
 
     def begin_to_close(self) -> None:
-        """End what still runs, then the thread; it is on its way when this returns."""
+        """Start to end all requests, then the thread, without waiting for it."""
         with Uninterrupted():
             for post in self.abandon():
                 post.mailbox.fail(EngineClosed("the engine was closed before this answer ended."))
 
     def abandon(self) -> list[Post]:
-        """The same without a word to those who read; returns who they are. The garbage collector
-        may do this: it takes no lock but the reentrant one."""
+        """As `begin_to_close`, but tell no reader; return the posts that were open.
+
+        Safe in a finalizer, as it takes no lock but the reentrant one.
+        """
         with Uninterrupted(), self._changed:
             self.refuse("the engine was closed; start another one.")
             self._is_closing = True
             return self._dismissed()
 
     def wait_until_closed(self) -> None:
-        """Unless a step hangs."""
+        """Wait until the thread has ended, unless a step hangs."""
         while self.is_healthy:
             self._thread.join(_MOMENT)
 
     def _watch(self, period_s: float) -> None:
-        """In a thread of its own, since the engine's may be what hangs."""
+        """Look at the step again and again, in a thread of its own, as the engine's may hang."""
         while not self._has_ended.wait(period_s):
             self.look()
 
     def look(self) -> None:
-        """Whether the step under way takes too long; then its streams need not wait for it."""
+        """End all streams if the step under way takes too long."""
         with self._changed:
             began, limit = self._step_began, self._step_timeout_s
             if began is None or limit is None or time.monotonic() - began <= limit:
@@ -164,8 +167,8 @@ class EngineThread:
         )
 
     def _dismissed(self) -> list[Post]:
-        """All who are open, on their way out. Tell them why once the lock is free: a loop that
-        wakes has its own."""
+        """Cancel all open requests; return their posts. Tell their readers only once the lock is
+        released, since waking an event loop takes a lock of its own."""
         posts = list(self._open.values())
         self._leavers += [post.request for post in posts]
         self._open.clear()
@@ -195,12 +198,12 @@ class EngineThread:
                 post.mailbox.fail(EngineClosed(self._refusal or "the engine was closed."))
 
     def _take_in(self) -> bool:
-        """Wait for something to do, let requests in and out; False when all is done."""
+        """Wait for work, then add and abort requests; return False once the engine has closed."""
         with self._changed:
             self._changed.wait_for(self._has_work)
             arrivals, self._arrivals = self._arrivals, []
             leavers, self._leavers = self._leavers, []
-        with self._engine.lock:  # when it is over, they are gone
+        with self._engine.lock:  # on release, the aborted requests are removed
             for post in arrivals:
                 self._add(post)
             for request in leavers:
@@ -242,7 +245,7 @@ class EngineThread:
             if post is None:
                 continue
             bell = post.mailbox.bell
-            if bell.loop.is_closed():  # nobody can read it any more
+            if bell.loop.is_closed():  # so no task can read the answer
                 self.leave(post.request)
             elif post.event_builder.tells(done):
                 post.mailbox.put(done)

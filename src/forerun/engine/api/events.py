@@ -1,4 +1,4 @@
-"""A streamed answer, piece by piece."""
+"""The events of a streamed answer."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from forerun.types import Origin
 
 @dataclass(frozen=True)
 class StreamEvent:
-    """What was added to a streamed answer: by one round, or by several at once.
+    """What one round, or several at once, added to a streamed answer.
 
-    `pieces` are (text, how its token came about); they are certain: no later token takes them
-    back. `round` shows the latest round: what was guessed, what accepted. `output` comes with the
-    last event.
+    `pieces` are (text, how its token came about), of text that no later token can take back.
+    `round` is the latest round: what was guessed, and what was accepted. Only the last event of an
+    answer has an `output`.
     """
 
     pieces: tuple[tuple[str, Origin], ...]
@@ -39,7 +39,7 @@ class StreamEvent:
 
     @classmethod
     def joined(cls, events: Sequence[StreamEvent]) -> StreamEvent:
-        """All as one, in their order."""
+        """Join events of one answer, in order, into one."""
         *_, last = events
         if len(events) == 1:
             return last
@@ -55,29 +55,29 @@ class StreamEvent:
 
 
 class EventBuilder:
-    """Tells one request's rounds as events; what is told is never taken back.
+    """Turns one request's rounds into events, which are never taken back.
 
-    With `whole` only the first and the last are told: what came between comes with the last one,
-    but for the rounds, which nobody has to keep then.
+    With `whole` only the first and the last round become events. The last brings all tokens in
+    between, but not their rounds, so that these need not be kept.
 
-    The engine's thread asks whether a round is told; whoever reads makes the event, in another
+    The engine's thread asks which rounds become events. The reader builds the events in its own
     thread, while the engine goes on.
     """
 
     def __init__(self, *, whole: bool = False) -> None:
         self._is_whole = whole
-        self._has_begun = False  # to tell
-        self._num_chars = self._num_tokens = 0  # told so far
+        self._has_begun = False  # whether a round has become an event
+        self._num_chars = self._num_tokens = 0  # in the events so far
 
     def tells(self, done: Round) -> bool:
-        """Whether this round makes an event."""
+        """Whether this round becomes an event."""
         if self._is_whole and self._has_begun and done.finish_reason is None:
             return False
         self._has_begun = True
         return True
 
     def event(self, done: Round) -> StreamEvent:
-        """Rounds come in order; the request may be ahead of them."""
+        """Build a round's event. Rounds come in order; the request may be several rounds ahead."""
         request, verdict, end = done.request, done.verdict, done.num_chars
         is_last = done.finish_reason is not None
         pieces = pieces_between(request, self._num_chars, end)
@@ -92,7 +92,7 @@ class EventBuilder:
 
 
 def pieces_between(request: Request, start: int, end: int) -> tuple[tuple[str, Origin], ...]:
-    """The text from character `start` to `end`, split by token."""
+    """Return the text from character `start` to `end`, split by token."""
     pieces = []
     text = request.text.text
     for idx in range(bisect_right(request.text_ends, start), len(request.text_ends)):

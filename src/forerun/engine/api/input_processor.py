@@ -1,4 +1,4 @@
-"""From a caller's prompt to requests that can run, or a refusal before anything is allocated."""
+"""From a caller's prompt and options to requests, or to an error before anything is allocated."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ from forerun.models.text.tokenizer import Tokenizer
 from forerun.sampling import fresh_seed
 from forerun.types import SamplingParams
 
-_CHARS_PER_TOKEN: Final = 16  # far more than texts have on average
+_CHARS_PER_TOKEN: Final = 16  # far more than the average of any text
 
 
 class InputProcessor:
-    """Touches no state that a step changes, so any thread may use it while the engine runs.
-    `limit` is the option that made the context shorter than the model's, if it is."""
+    """Checks prompts and options, and builds requests from them.
+
+    It touches no state that a step changes, so any thread may use it while the engine runs.
+    `limit` names the option that makes the context shorter than the model's, if one does.
+    """
 
     def __init__(
         self,
@@ -49,7 +52,7 @@ class InputProcessor:
     def requests(
         self, prompt: Prompt, params: SamplingParams, options: RequestOptions
     ) -> list[Request]:
-        """One request for each of the `n` answers."""
+        """Return one request for each of the `n` answers to `prompt`."""
         given = as_prompt(prompt)
         tokens = tuple(self._tokenizer.encode(given)) if isinstance(given, str) else given
         self._check_prompt(tokens)
@@ -110,8 +113,10 @@ class InputProcessor:
             )
 
     def _predicted(self, text: str | None) -> tuple[int, ...]:
-        """A prediction's ids; what lies beyond the context can never come, and is not encoded.
-        The prompts of one call share it, so it is encoded for the first of them alone."""
+        """Return a prediction's tokens, without those that the context has no room for.
+
+        The prompts of one call often share their prediction, so the latest one is remembered.
+        """
         if not text:
             return ()
         text = text[: _CHARS_PER_TOKEN * self._max_len]
@@ -136,14 +141,15 @@ class InputProcessor:
 
 
 def _params_of(choice: int, params: SamplingParams) -> SamplingParams:
-    """The prompt is the same for all choices, so the first alone tells about it."""
+    """Return the parameters of one answer: only the first has the prompt's log-probabilities."""
     if params.n == 1:
         return params
     return replace(params, n=1, prompt_logprobs=None if choice else params.prompt_logprobs)
 
 
 def _options_of(choice: int, params: SamplingParams, options: RequestOptions) -> RequestOptions:
-    """Whoever tells about its prompt computes all of it: rows that it shared have no logits."""
+    """Return the options of one answer. If it needs all of the prompt's logits, it gets a salt of
+    its own, since rows that are shared are not computed again."""
     if choice or not params.is_unshared:
         return options
     return replace(options, cache_salt=f"{options.cache_salt or ''}\0{uuid.uuid4()}")

@@ -1,4 +1,4 @@
-"""`LLM`: load a model, generate, chat, stream. Shaped like vLLM's class of that name."""
+"""`LLM`: load a model, generate, chat and stream. Its interface follows vLLM's class `LLM`."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ _CHAT_OPTIONS: Final = (
 
 
 class LLM:
-    """A model that answers: `LLM(model, …)` with the keywords of `EngineConfig`."""
+    """A loaded model and its engine: `LLM(model, …)` takes the keywords of `EngineConfig`."""
 
     @configured_by(EngineConfig)
     def __init__(self, config: EngineConfig) -> None:
-        with Uninterrupted():  # ^C comes between two tensors, two functions, two measurements
+        with Uninterrupted():  # ^C is raised only between two tensors, functions or measurements
             speculation = config.speculation
             num_bytes = parse_bytes(config.kv_cache_memory, "kv_cache_memory")
             memory = CacheMemory(config.max_num_seqs, config.kv_cache_backend, num_bytes)
@@ -74,11 +74,11 @@ class LLM:
             self.toolbox = Toolbox(self.tokenizer, self.grammars, config.tool_call_parser)
             marks = ReasoningMarks.of(self.tokenizer, config.reasoning_parser)
             self.conversations = Conversations(self.tokenizer, self.toolbox, marks)
-            self._lock = EngineLock()  # for all that use this kernel set
+            self._lock = EngineLock()  # shared by all engines on this kernel set
             self._start(speculation)
 
     def _start(self, config: SpeculativeConfig | None) -> None:
-        with self._lock:  # costs are measured by passes
+        with self._lock:  # building runs passes, to measure what they cost
             core = build_core(self.target, self._memory, self._wanted_len, config)
         self.max_model_len = core.max_len
         self.engine = Engine(core, self._lock)
@@ -86,7 +86,7 @@ class LLM:
         self.input_processor = InputProcessor(self.tokenizer, core, self.grammars, limit)
 
     def with_speculation(self, config: SpeculativeConfig | Mapping[str, Any] | None) -> LLM:
-        """The same loaded model with other speculation, or with none."""
+        """Return an `LLM` on the same loaded model with other speculation, or with none."""
         twin = copy.copy(self)
         twin._start(SpeculativeConfig.of(config))
         return twin
@@ -101,10 +101,10 @@ class LLM:
         speculation: SpeculationLike | Sequence[SpeculationLike] = None,
         prediction: str | Sequence[str | None] | None = None,
     ) -> list[RequestOutput]:
-        """Answer one prompt or several; options are for all, or a list.
+        """Answer one prompt or several. An option is one value for all prompts, or a list.
 
-        A prompt is text or token ids; {"prompt": text} and {"prompt_token_ids": ids} will do.
-        `prediction` is the text that is expected, roughly: guesses follow it while it is right.
+        A prompt is text, token ids, {"prompt": text} or {"prompt_token_ids": ids}.
+        `prediction` is roughly the text that is expected; guesses follow it while it is right.
 
         A request that fails does not end the others: when all are over, `RequestFailed` is
         raised, with the answers of the others in its `outputs`.
@@ -137,13 +137,13 @@ class LLM:
     ) -> list[RequestOutput]:
         """Answer one conversation or several, through the model's chat template.
 
-        An answer begins (`add_generation_prompt`), or `continue_final_message` goes on with the
-        last message. Templates are given `chat_template_kwargs` whether they read them or not;
-        other keywords must be variables that the template reads.
+        By default a new answer begins (`add_generation_prompt`); `continue_final_message` continues
+        the last message instead. The template gets all `chat_template_kwargs`, whether it reads
+        them or not; any other keyword must be a variable that the template reads.
 
-        `tools` are functions that may be called, in OpenAI's form; docs/tools.md has more. Calls
-        stand in the outputs' `text`, and are read from there into their `tool_calls`; so is what
-        the model reasoned before it answered into their `reasoning`.
+        `tools` are functions that the model may call, in OpenAI's form (docs/tools.md). Each
+        output's `text` is all that the model wrote; its calls are parsed into `tool_calls`, and its
+        reasoning into `reasoning`.
         """
         require_read(template_variables, self.tokenizer, _CHAT_OPTIONS)
         variables = {**checked_variables(chat_template_kwargs), **template_variables}
@@ -179,7 +179,7 @@ class LLM:
         sampling_params: SamplingParams | None = None,
         **options: Unpack[RequestKeywords],
     ) -> Stream:
-        """One answer as it grows, an event per round; `close()` ends it early."""
+        """Stream one answer, with one event per round; `close()` ends it early."""
         (params,) = params_for(1, sampling_params)
         if params.n != 1:
             raise InvalidOption(f"n={params.n} is not allowed in a stream; ask for one answer.")
@@ -189,16 +189,16 @@ class LLM:
 
     @property
     def max_num_seqs(self) -> int:
-        """Requests that run at once."""
+        """How many requests run at once."""
         return self._memory.max_num_seqs
 
     def metrics(self) -> dict[str, Any]:
-        """What the engine counted so far; see docs/scheduling.md."""
+        """Return what the engine has counted so far; see docs/scheduling.md."""
         return self.engine.snapshot()
 
     def in_use(self) -> dict[str, int]:
-        """What requests hold now; everything is 0 when nobody is being answered. It waits for the
-        step under way; see docs/scheduling.md."""
+        """Count what requests hold; all counts are 0 if there are none. Waits for the step under
+        way; see docs/scheduling.md."""
         return self.engine.in_use()
 
     def reset_prefix_cache(self) -> None:
@@ -209,7 +209,7 @@ class LLM:
         try:
             for _ in _read_by(self._run(requests), requests):
                 pass
-        finally:  # if ^C comes before this begins, they are forsaken
+        finally:  # if ^C comes before this block, the requests are forsaken and end that way
             with Uninterrupted():
                 for request in requests:
                     self.engine.abort(request)
@@ -217,7 +217,7 @@ class LLM:
     def _answers(
         self, prompts: Sequence[TextOrIds], groups: Sequence[Sequence[Request]]
     ) -> list[RequestOutput]:
-        """Of those that are over; if any failed, the others come with the error."""
+        """Return the outputs of ended requests; if any failed, raise an error with the others."""
         errors = [next((r.error for r in group if r.error), None) for group in groups]
         outputs = [
             None if error else RequestOutput.of(prompt, group)
@@ -243,13 +243,13 @@ class LLM:
                 raise request.error
 
     def _run(self, requests: Sequence[Request]) -> Generator[Round, None, None]:
-        """Run requests until all have finished or failed; a round of each as it comes.
+        """Run requests until all have finished or failed; yield their rounds as they come.
 
-        Several of these may be under way (interleaved streams, threads): whoever is asked runs a
-        step for all, and the rounds of others wait until they are asked for.
+        Several such generators may be active (interleaved streams, threads). The one that is asked
+        runs a step for all; the rounds of other requests wait in their `unread`.
 
-        Nothing is cleaned up here: what is dropped would do that in a finalizer, where ^C is
-        printed and forgotten. Its requests are forsaken, and end before the next step.
+        There is no cleanup here: a generator that is dropped would run it in a finalizer, where ^C
+        is printed and lost. Its requests are forsaken instead, and end before the next step.
         """
         self.engine.add(requests)
         while True:
@@ -260,8 +260,8 @@ class LLM:
                 return
 
     def _step_for(self, requests: Sequence[Request]) -> bool:
-        """A step, unless another thread's has brought news while this one waited for the lock.
-        False when no more will come: all are over, or were aborted."""
+        """Run a step, unless one of another thread brought rounds while this one waited for the
+        lock. Return False once no more will come: all have ended or were aborted."""
         with self._lock:
             if any(r.unread for r in requests):
                 return True
@@ -276,7 +276,7 @@ class LLM:
 def _read_by(
     reader: Generator[Item, None, None], requests: Sequence[Request]
 ) -> Generator[Item, None, None]:
-    """`reader`, without which nobody wants the answers to `requests`."""
+    """Return `reader`; when it is dropped or ends, `requests` are forsaken."""
     for request in requests:
         request.asker = ref(reader)
     return reader

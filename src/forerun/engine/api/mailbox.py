@@ -1,7 +1,7 @@
 """Rounds on their way from the engine's thread to asyncio consumers.
 
-One thread puts, one loop reads, and neither waits for the other: appending to a deque, emptying it
-and setting a flag are each one step for all threads, so nothing here needs a lock.
+One thread puts, one event loop reads, and neither waits for the other. Appending to a deque,
+popping from it and setting a flag are atomic, so nothing here needs a lock.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ Deal = Callable[[], bool]
 
 
 class Bell:
-    """Wakes whoever waits for news of one question: it may have several answers."""
+    """Wakes the tasks that wait for any of the answers to one prompt."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop: Final = loop
-        self.is_rung = False  # and nobody has looked since
+        self.is_rung = False  # since the last look at a mailbox
         self._waiters: dict[asyncio.Future[None], Deal | None] = {}
 
     async def wait(self, deal: Deal | None = None) -> None:
-        """Until it rings; `deal` is called then, and where that says that it was enough, the wait
-        goes on: no task is woken for what is soon done. What it raises is raised here."""
+        """Wait until the bell rings and `deal`, called in the loop's thread, does not return True.
+
+        So small pieces of news can be dealt with without waking the task. An exception of `deal` is
+        raised here.
+        """
         waiter = self.loop.create_future()
         self._waiters[waiter] = deal
         try:
@@ -35,9 +38,9 @@ class Bell:
             del self._waiters[waiter]
 
     def wake(self) -> None:
-        """In the loop's thread."""
+        """Wake the waiting tasks whose `deal` does not suffice; in the loop's thread."""
         for waiter, deal in tuple(self._waiters.items()):
-            if waiter.done():  # its task is on its way
+            if waiter.done():  # its task is already being woken
                 continue
             try:
                 if deal is None or not deal():
@@ -47,10 +50,10 @@ class Bell:
 
 
 class Mailbox(Generic[Item]):
-    """Gives all that came before it is read, at once.
+    """A queue from which a read takes everything that has arrived.
 
-    So a consumer that reads slowly reads seldom and much, never blocks the engine, and never holds
-    more than the answer itself.
+    So a slow consumer reads seldom and much at a time, never blocks the engine, and never makes it
+    hold more than the answer itself.
     """
 
     def __init__(self, bell: Bell) -> None:
@@ -59,23 +62,23 @@ class Mailbox(Generic[Item]):
         self._error: Exception | None = None
 
     def put(self, item: Item) -> None:
-        """From the engine's thread; `ring` says that it is there."""
+        """Add an item, in the engine's thread; `ring` the bell afterwards."""
         self._pending.append(item)
 
     def fail(self, error: Exception) -> None:
-        """No more will come; `error` is raised once what came is read."""
+        """End the mailbox: `error` is raised once all items are read."""
         self._error = self._error or error
         ring([self.bell])
 
     def look(self) -> bool:
-        """Whether there is something to read. Whoever waits has looked or read just before."""
-        self.bell.is_rung = False  # first: what comes from here on rings again
+        """Whether there is something to read. A task has to look or read before it waits."""
+        self.bell.is_rung = False  # first, so that later items ring again
         return bool(self._pending) or self._error is not None
 
     def read(self) -> list[Item]:
-        """What came since the last time."""
+        """Take all items that have arrived since the last read."""
         self.bell.is_rung = False
-        error = self._error  # before what came before it is looked at
+        error = self._error  # read first: all items from before the error are then in the deque
         found = []
         while self._pending:
             found.append(self._pending.popleft())
@@ -85,7 +88,7 @@ class Mailbox(Generic[Item]):
 
 
 def ring(bells: Iterable[Bell]) -> None:
-    """Wake whoever waits, each loop once: a wake-up costs as much as a chunk."""
+    """Wake the waiting tasks, each loop once: a wake-up costs as much as writing a chunk."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Bell]] = {}
     for bell in bells:
         if not bell.is_rung:

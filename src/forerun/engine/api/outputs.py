@@ -1,4 +1,4 @@
-"""What callers get back; shaped like vLLM's outputs."""
+"""What callers get back; fields as in vLLM's outputs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from forerun.types import Origin
 
 @dataclass(frozen=True)
 class CompletionOutput:
-    """One answer. `seed` (with the same `n`) reproduces it, with speculation or without, where
-    acceptance is coupled."""
+    """One answer. With coupled acceptance, `seed` and the same `n` reproduce it, with or without
+    speculation."""
 
     index: int
     text: str
@@ -26,8 +26,8 @@ class CompletionOutput:
     origins: tuple[Origin, ...]
     logprobs: tuple[dict[int, float], ...] | None
     stats: dict[str, Any]
-    tool_calls: tuple[ToolCall, ...] = ()  # in the text, where tools were given
-    reasoning: str | None = None  # in the text, of models that reason before they answer
+    tool_calls: tuple[ToolCall, ...] = ()  # parsed from the text, if tools were given
+    reasoning: str | None = None  # parsed from the text, if the model reasons before it answers
 
     @classmethod
     def of(cls, request: Request) -> CompletionOutput:
@@ -48,9 +48,9 @@ class CompletionOutput:
 
 @dataclass(frozen=True)
 class RequestOutput:
-    """A prompt and its answers, one for each of `n`.
+    """A prompt and its `n` answers.
 
-    `num_cached_tokens` of the prompt were found in the cache for the first of them.
+    `num_cached_tokens` is how many of the prompt's tokens the first answer found in the cache.
     `prompt_logprobs` has an entry for each token of the prompt, None for the first one.
     """
 
@@ -71,7 +71,7 @@ class RequestOutput:
         )
 
     def read_as(self, form: ReplyForm) -> RequestOutput:
-        """With what each answer's text is made of."""
+        """Return the same outputs with tool calls and reasoning parsed from their texts."""
         if form.is_plain:
             return self
         replies = [form.read(one.text) for one in self.outputs]

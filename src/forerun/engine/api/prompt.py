@@ -1,4 +1,4 @@
-"""What a caller may give: a prompt or several, and sampling options for one or for each."""
+"""Reading what a caller gives: one prompt or several, and sampling parameters for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ TextOrIds = str | tuple[int, ...]
 
 
 def as_prompt(given: object) -> TextOrIds:
-    """{"prompt": …} and {"prompt_token_ids": …} are what they hold; ids become a tuple of ints."""
+    """Return a prompt as text or as a tuple of ints, out of {"prompt": …} or {"prompt_token_ids":
+    …} if it comes in one of these."""
     found = given
     if isinstance(given, Mapping):
         if len(given) != 1 or not given.keys() <= {"prompt", "prompt_token_ids"}:
@@ -29,7 +30,7 @@ def as_prompt(given: object) -> TextOrIds:
         return found
     if not _is_listed(found):
         raise _no_prompt(given)
-    if set(map(type, found)) <= {int}:  # as a tokenizer makes them; the rest is slow
+    if set(map(type, found)) <= {int}:  # the usual case: the checks below are slow
         return tuple(found)
     if not all(map(is_whole, found)):
         raise _no_prompt(given)
@@ -37,7 +38,7 @@ def as_prompt(given: object) -> TextOrIds:
 
 
 def as_batch(given: object) -> list[TextOrIds]:
-    """One prompt or several."""
+    """Return a list of prompts, given one or several."""
     is_one = isinstance(given, str | Mapping)
     if _is_listed(given) and len(given):
         is_one = isinstance(given[0], Number)
@@ -49,7 +50,7 @@ def as_batch(given: object) -> list[TextOrIds]:
 
 
 def as_conversations(given: object) -> list[Messages]:
-    """One conversation or several."""
+    """Return a list of conversations, given one or several."""
     is_one = _is_listed(given) and (not len(given) or isinstance(given[0], Mapping))
     many = [given] if is_one else given
     if not _is_listed(many) or not all(map(_is_conversation, many)):
@@ -79,7 +80,7 @@ def _no_prompt(given: object) -> InvalidOption:
 def params_for(
     num: int, given: SamplingParams | Sequence[SamplingParams] | None
 ) -> list[SamplingParams]:
-    """For `num` prompts; what is given once is meant for all."""
+    """Return the parameters of `num` prompts; a single one is meant for all of them."""
     if given is None or isinstance(given, SamplingParams):
         return [given or SamplingParams()] * num
     if not _is_listed(given) or not all(isinstance(p, SamplingParams) for p in given):

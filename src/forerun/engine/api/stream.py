@@ -1,4 +1,4 @@
-"""One streamed answer, as its reader holds it."""
+"""The iterator that `LLM.stream` returns."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from forerun.interrupts import Uninterrupted
 
 
 class Stream(Iterator[StreamEvent]):
-    """Ends with its last event, with an error, with ^C while the next event is waited for, and by
-    `close`: then its requests are gone at once. One that is dropped is forsaken.
+    """The events of one answer.
 
-    There is no finalizer: ^C in one would be printed and forgotten.
+    It ends after the last event, with an error, with ^C in `__next__`, and by `close`; its requests
+    are then removed at once. Those of a stream that is dropped are forsaken: there is no finalizer,
+    because ^C in a finalizer is printed and lost.
     """
 
     def __init__(
@@ -32,17 +33,17 @@ class Stream(Iterator[StreamEvent]):
     def __next__(self) -> StreamEvent:
         try:
             event = next(self._events)
-            if self._is_closed:  # by another thread, meanwhile
+            if self._is_closed:  # by another thread in the meantime
                 raise StopIteration
             return event
-        except BaseException:  # also ^C after the event had come: the next would leave a hole
+        except BaseException:  # ^C may lose an event, and a later one would then leave a gap
             self.close()
             raise
 
     def close(self) -> None:
-        """Nothing more is wanted. Another thread that waits for the next event comes to the end."""
+        """End the stream. A thread that waits for the next event reaches the end, too."""
         self._is_closed = True
-        with suppress(ValueError):  # it is there that the generator runs
+        with suppress(ValueError):  # the generator is running in another thread
             self._events.close()
         with Uninterrupted():
             for request in self._requests:

@@ -1,1 +1,1 @@
-"""One request: what was asked for, what came of it so far, what it cost."""
+"""One request: its prompt and options, its output so far, and its statistics."""

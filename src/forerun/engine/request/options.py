@@ -1,4 +1,4 @@
-"""What a caller may ask for one request beside its sampling."""
+"""The options of one request besides its sampling parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SpeculationLike = RequestSpeculation | Mapping[str, Any] | None
 
 
 class RequestKeywords(TypedDict, total=False):
-    """What a caller may give for one request: see `RequestOptions`."""
+    """The keywords of one request: see `RequestOptions`."""
 
     priority: int
     cache_salt: str | None
@@ -25,9 +25,10 @@ class RequestKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class RequestOptions:
-    """`priority`: smaller runs sooner. Only requests of the same `cache_salt` share prefixes.
+    """The options of one request, validated.
 
-    `prediction` is the text that the caller expects, roughly: a drafter for this request alone.
+    A smaller `priority` runs sooner. Only requests of the same `cache_salt` share prefixes.
+    `prediction` is roughly the text that the caller expects; guesses follow it while it is right.
     """
 
     priority: int = 0
@@ -58,7 +59,7 @@ class RequestOptions:
         speculation: SpeculationLike | Sequence[SpeculationLike] = None,
         prediction: str | Sequence[str | None] | None = None,
     ) -> list[RequestOptions]:
-        """For `num` requests; what is given once is meant for all."""
+        """Return the options of `num` requests; a single value is meant for all of them."""
         columns = zip(
             spread(priority, num, "priority"),
             spread(cache_salt, num, "cache_salt"),
@@ -73,7 +74,7 @@ class RequestOptions:
 
 
 def spread(given: Any, num: int, name: str) -> Sequence[Any]:
-    """`given` for each of `num` requests: a list has one for each already."""
+    """Return one value for each of `num` requests: those of a list, or `given` for all."""
     if not isinstance(given, list | tuple):
         return [given] * num
     if len(given) != num:

@@ -1,4 +1,4 @@
-"""The text of an output as it grows, and where a stop string ends it."""
+"""An output's text as it grows, and where a stop string ends it."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ class TextRules:
     include_stop: bool
 
     def num_begun(self, text: str) -> int:
-        """The length of the longest end of `text` that begins a stop string, and is not all of
-        it."""
+        """Return the length of the longest suffix of `text` that a stop string begins with and
+        goes beyond."""
         stops, firsts = self._ordered
         for at in range(max(0, len(text) - max(map(len, stops)) + 1), len(text)):
             if text[at] in firsts:
                 end = text[at:]
-                behind = bisect_right(stops, end)  # those that begin with it come first
+                behind = bisect_right(stops, end)  # longer strings that begin with it come next
                 if behind < len(stops) and stops[behind].startswith(end):
                     return len(end)
         return 0
 
     @cached_property
     def _ordered(self) -> tuple[list[str], set[str]]:
-        """The stop strings, and their first characters."""
+        """The stop strings in order, and the set of their first characters."""
         return sorted(self.stops), {stop[0] for stop in self.stops}
 
 
 class OutputText(NamedTuple):
-    """A value: `push` returns the text with one more token, and nothing is taken back.
+    """The text of some tokens, immutable: `push` returns the text with one more token.
 
-    `text` holds whole characters only. `stop` is the stop string that was met; then `text` ends
-    where the caller wants it to.
+    `text` holds whole characters only. `stop` is the stop string that was found; `text` then ends
+    before or after it, as `rules` say.
     """
 
     rules: TextRules
     text: str = ""
-    rest: bytes = b""  # of a character that is not complete
+    rest: bytes = b""  # the bytes of an incomplete character
     stop: str | None = None
-    num_exempt: int = 0  # characters in which no stop string counts: see `min_tokens`
+    num_exempt: int = 0  # leading characters in which stop strings are ignored: see `min_tokens`
 
     @classmethod
     def start(
@@ -68,7 +68,8 @@ class OutputText(NamedTuple):
         return OutputText(rules, text, rest, None, len(text))
 
     def push_all(self, tokens: Sequence[int]) -> tuple[OutputText, list[int]]:
-        """With several tokens, where no string stops it, and the length of the text after each."""
+        """Push several tokens, where there are no stop strings; also return the length of the text
+        after each token."""
         rules, text, rest, ends = self.rules, self.text, self.rest, list[int]()
         assert not rules.stops, rules.stops
         spelling = rules.tokenizer.token_bytes
@@ -79,7 +80,7 @@ class OutputText(NamedTuple):
         return OutputText(rules, text, rest, None, self.num_exempt), ends
 
     def finish(self) -> OutputText:
-        """The end: a character that was never completed shows as U+FFFD."""
+        """End the text: a character that was never completed becomes U+FFFD."""
         if self.stop is not None:
             return self
         return self._grown(*whole_characters(self.rest, final=True))
@@ -96,12 +97,12 @@ class OutputText(NamedTuple):
         return OutputText(self.rules, text, rest, met, self.num_exempt)
 
     def _search_from(self, stop: str) -> int:
-        """A stop string that was not there before ends in the new text."""
+        """Where to search for `stop`: if it was not found before, it ends in the new text."""
         return max(self.num_exempt, len(self.text) - len(stop) + 1)
 
     @property
     def num_certain(self) -> int:
-        """Characters that no later token can cut off: all but a stop string's possible start."""
+        """How many characters no later token can cut off: all but the start of a stop string."""
         if self.stop is not None or not self.rules.stops:
             return len(self.text)
         return len(self.text) - self.rules.num_begun(self.text)

@@ -1,7 +1,7 @@
-"""How likely the target finds the prompt itself: `SamplingParams.prompt_logprobs`.
+"""The target's log-probabilities of the prompt's own tokens: `SamplingParams.prompt_logprobs`.
 
-Every row of such a prompt's chunks is wanted, where otherwise the last one is. So that all rows are
-computed, it shares no prefix with others.
+For such a request, every row of the prompt's chunks is wanted, where otherwise only the last one
+is. It shares no prefix with other requests, so that all of its rows are computed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from forerun.types import Proposal, Span
 
 
 def chunk_of(request: Request, start: int, num_tokens: int) -> Span:
-    """The next tokens of a prompt, with the logits that are wanted of them."""
+    """Return the span of a prompt's next tokens, and of which of them logits are wanted."""
     chunk = request.tokens[start : start + num_tokens]
     if request.params.prompt_logprobs is not None:
         return Span.all_wanted(start, chunk)
@@ -21,13 +21,14 @@ def chunk_of(request: Request, start: int, num_tokens: int) -> Span:
 
 
 def is_inside(request: Request, span: Span, proposal: Proposal) -> bool:
-    """Whether nothing follows from a span yet: it ends inside a prompt."""
+    """Whether the span ends inside the prompt, so that no token can be emitted after it."""
     return span.start + len(span.tokens) - len(proposal.tokens) < len(request.tokens)
 
 
 def rows_to_judge(request: Request, span: Span, proposal: Proposal, scores: Scores) -> Scores:
-    """Of all rows, those that say what comes next: none inside a prompt."""
-    if request.params.prompt_logprobs is None:  # no others are wanted
+    """Return the scores that decide what is emitted: those after the last known token and after
+    each guess, none inside a prompt."""
+    if request.params.prompt_logprobs is None:  # no other rows are wanted
         return scores
     if is_inside(request, span, proposal):
         return scores[:0]
@@ -36,9 +37,10 @@ def rows_to_judge(request: Request, span: Span, proposal: Proposal, scores: Scor
 
 
 def keep_prompt_logprobs(request: Request, span: Span, scores: Scores) -> None:
-    """The row after a token is the law of the next; nothing precedes the first one.
+    """Keep the log-probabilities of the prompt's tokens: each is scored by the row before it, and
+    the first by none.
 
-    A prompt that is fed again after a preemption is not told twice.
+    A prompt that is computed again after a preemption adds nothing.
     """
     num_top = request.params.prompt_logprobs
     if num_top is None:

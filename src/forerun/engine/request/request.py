@@ -1,4 +1,4 @@
-"""One request in flight. Only `commit` changes it."""
+"""One request in flight. Within a step, only `commit` changes it."""
 
 from __future__ import annotations
 
@@ -23,34 +23,37 @@ if TYPE_CHECKING:
 
 @dataclass
 class Request:
-    """A prompt on its way to an answer; `choice` counts the answers to one prompt (n > 1)."""
+    """A prompt and the answer to it so far.
+
+    A prompt with n > 1 has one request for each answer; `choice` is the answer's number.
+    """
 
     id: int
     prompt: tuple[int, ...]
     params: SamplingParams
     seed: int
     choice: int
-    end_ids: tuple[int, ...]  # ids that end a text, before `ignore_eos`
+    end_ids: tuple[int, ...]  # ids that end a text, whether or not `ignore_eos` is set
     max_len: int  # the model's context
     table: BlockTable
     text: OutputText
     options: RequestOptions = field(default_factory=RequestOptions)
     prediction: tuple[int, ...] = ()  # what the caller expects the output to be
-    grammar: Grammar | None = None  # what the output must look like
+    grammar: Grammar | None = None  # which tokens may follow, if not all may
 
     output: list[int] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
-    text_ends: list[int] = field(default_factory=list)  # the text's length after each token
+    text_ends: list[int] = field(default_factory=list)  # length of the text after each token
     logprobs: list[dict[int, float]] = field(default_factory=list)
     prompt_logprobs: list[dict[int, float] | None] = field(default_factory=list)
     stats: Stats = field(default_factory=Stats)
     round_idx: int = 0
-    num_cached_tokens: int | None = None  # of the prompt, found in the cache when first admitted
+    num_cached_tokens: int | None = None  # of the prompt, in the cache when it was first admitted
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     error: Exception | None = None  # why it cannot go on
-    asker: ref[Any] | None = None  # who reads the answer: a generator, or another iterator
-    unread: deque[Round] = field(default_factory=deque)  # by an asker that runs steps itself
+    asker: ref[Any] | None = None  # what reads the answer: a generator, or another iterator
+    unread: deque[Round] = field(default_factory=deque)  # for an asker that runs steps itself
 
     def __post_init__(self) -> None:
         self.tokens: list[int] = list(self.prompt)
@@ -69,7 +72,7 @@ class Request:
 
     @cached_property
     def context(self) -> Context:
-        """It grows with the output."""
+        """A view of the committed tokens, which grows with the output."""
         return Context(self.prompt, self.output, self.grammar)
 
     @property
@@ -82,25 +85,26 @@ class Request:
 
     @cached_property
     def max_num_tokens(self) -> int:
-        """Prompt plus `max_tokens`; without a number, all of the context."""
+        """The length of the prompt plus `max_tokens`; without `max_tokens`, the whole context."""
         if self.params.max_tokens is None:
             return self.max_len
         return len(self.prompt) + self.params.max_tokens
 
     @property
     def num_uncomputed(self) -> int:
-        """Tokens that the target has not run: the prompt at first, then the last emitted."""
+        """Known tokens that the target has not run: the prompt at first, then the last emitted
+        token."""
         return len(self.tokens) - self.table.length
 
     @property
     def num_left(self) -> int:
-        """Tokens it may still emit."""
+        """How many tokens it may still emit."""
         return self.max_num_tokens - len(self.tokens)
 
     @property
     def is_forsaken(self) -> bool:
-        """Nobody reads on: who asked is gone, or a generator that came to its end. Both are seen
-        from here, so an asker that was interrupted while it cleaned up has left all the same."""
+        """Whether its answer is no longer read: the asker was garbage collected, or is a generator
+        that has ended. The asker need not say so, as ^C may interrupt it while it cleans up."""
         if self.asker is None:
             return False
         asker = self.asker()
@@ -108,5 +112,5 @@ class Request:
 
     @property
     def is_over(self) -> bool:
-        """Finished or failed."""
+        """Whether it has finished or failed."""
         return self.finish_reason is not None or self.error is not None

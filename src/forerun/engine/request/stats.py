@@ -1,4 +1,4 @@
-"""What speculation did for a request, observed from its rounds."""
+"""What speculation did for one request, counted over its rounds."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from forerun.speculation.choice import Choice
 
 @dataclass
 class Stats:
-    """Counts. A target pass counts when it emitted tokens; a prompt chunk before that does not."""
+    """Counts of one request. Of target passes only those that emitted tokens are counted."""
 
     target_passes: int = 0
     emitted_tokens: int = 0
     draft_tokens: int = 0  # guesses made
-    accepted_tokens: int = 0  # guesses that were accepted and kept
+    accepted_tokens: int = 0  # guesses that were accepted and emitted
     accepted_per_position: list[int] = field(default_factory=list)
     drafters: dict[str, tuple[int, int]] = field(default_factory=dict)  # guesses made, accepted
     drafter_failures: int = 0
-    choices: dict[str, int] = field(default_factory=dict)  # how often which was made
+    choices: dict[str, int] = field(default_factory=dict)  # rounds, by the choice's summary
     seconds: float = 0.0
 
     def observe(
@@ -42,7 +42,7 @@ class Stats:
 
     @property
     def acceptance_rate(self) -> float | None:
-        """Accepted ÷ guesses made; None when nothing was guessed."""
+        """Accepted ÷ guesses made; None if nothing was guessed."""
         return self.accepted_tokens / self.draft_tokens if self.draft_tokens else None
 
     @property
@@ -55,7 +55,7 @@ class Stats:
         return self.emitted_tokens / self.seconds if self.seconds else None
 
     def as_dict(self) -> dict[str, Any]:
-        """All counts, and the three rates above."""
+        """Return all counts and the three rates above."""
         return asdict(self) | {
             "acceptance_rate": self.acceptance_rate,
             "mean_acceptance_length": self.mean_acceptance_length,

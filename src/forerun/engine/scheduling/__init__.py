@@ -1,1 +1,1 @@
-"""Who runs in the next pass: integers only, no arrays."""
+"""Which requests run in the next pass: integers only, no arrays."""

@@ -1,4 +1,4 @@
-"""What a batch may hold, and which requests can never run."""
+"""How large a batch may be, and which requests could never run."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from forerun.engine.scheduling.queue import Schedulable
 from forerun.errors import InvalidOption, RequestTooLarge
 from forerun.option_checks import require_whole
 
-MAX_PRIORITY: Final = 100  # either way, so that ageing always catches up
+MAX_PRIORITY: Final = 100  # in absolute value: bounded, so that ageing always catches up
 
 
 @dataclass(frozen=True)
 class SchedulerLimits:
-    """`max_num_batched_tokens` bounds the tokens of one pass: prompts, decodes and guesses.
+    """The limits of a batch. `max_num_batched_tokens` bounds prompts, decodes and guesses together.
 
-    A priority is worth `ageing` steps of waiting: a request of priority p counts as if it had
-    come p · ageing steps later, so everyone is first some day. A newcomer leaves room for
-    `headroom` tokens to come of everyone who runs, lest somebody be preempted at once.
+    A request of priority p is ranked as if it had arrived p · `ageing` steps later, so every
+    waiting request becomes the first in rank eventually. A request is admitted only if there is
+    room for `headroom` more tokens of each running request, so that none is preempted at once.
     """
 
     max_model_len: int
@@ -39,7 +39,7 @@ class SchedulerLimits:
             )
 
     def check(self, request: Schedulable, target: Pool) -> None:
-        """Refuse what could never be served."""
+        """Raise `RequestTooLarge` if the context or the whole cache is too small for `request`."""
         assert abs(request.priority) <= MAX_PRIORITY, request.priority
         if request.max_num_tokens > self.max_model_len:
             raise RequestTooLarge(

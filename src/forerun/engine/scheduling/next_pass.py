@@ -1,4 +1,4 @@
-"""A pass in the making."""
+"""The next pass, while the scheduler builds it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class Grant(NamedTuple):
     """One request's part of the next pass."""
 
     request_id: int
-    num_tokens: int  # known ones: a chunk of the prompt, or the last emitted token
+    num_tokens: int  # known tokens: a chunk of the prompt, or the last emitted token
     num_guesses: int = 0  # at most
 
 
 class NextPass:
-    """Tokens and pages that are left, and what was granted."""
+    """The tokens and pages that are left, and what was granted so far."""
 
     def __init__(self, num_tokens: int, target: Pool) -> None:
         self.num_tokens = num_tokens
@@ -26,7 +26,10 @@ class NextPass:
         self._target = PagePromises(target)
 
     def grant(self, request: Schedulable, num_tokens: int) -> int:
-        """`num_tokens` known tokens, or as many as there are pages for; 0: nothing is granted."""
+        """Grant `num_tokens` known tokens, or as many as there are pages for; return how many.
+
+        With 0, the request has no part in the pass.
+        """
         assert 0 < num_tokens <= self.num_tokens, (request.id, num_tokens, self.num_tokens)
         num_granted = self._target.promise(request.id, request.num_rows, num_tokens)
         if num_granted:
@@ -35,7 +38,7 @@ class NextPass:
         return num_granted
 
     def share_guesses(self, running: Sequence[Schedulable], wanted: Mapping[int, int]) -> None:
-        """Evenly, and only behind the last known token."""
+        """Share the tokens that are left evenly as guesses, among requests that run one token."""
         able = (r for r in running if r.id in wanted and r.id in self.grants)
         guessing = [r for r in able if num_behind(r) == 1]
         shares = share_evenly(self.num_tokens, [wanted[r.id] for r in guessing])
@@ -47,7 +50,7 @@ class NextPass:
 
 
 def share_evenly(total: int, wanted: Sequence[int]) -> list[int]:
-    """At most what each wants, and no one less than another who wants no more."""
+    """Split `total` into shares as even as can be, none of them larger than what is wanted."""
     if sum(wanted) <= total:
         return list(wanted)
     shares, num_open = [0] * len(wanted), len(wanted)

@@ -1,4 +1,4 @@
-"""A cache as the scheduler sees it: pages that are free, and those that are promised."""
+"""A cache as the scheduler sees it: pages that are free, and pages that are promised."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Pool(Protocol):
-    """One cache as the scheduler sees it. Requests are named by their id."""
+    """One cache as the scheduler sees it. Requests are named by their ids."""
 
     @property
     def num_pages(self) -> int: ...
@@ -19,20 +19,21 @@ class Pool(Protocol):
         """How many pages hold `num_rows` rows."""
 
     def num_missing(self, request_id: int, num_rows: int) -> int:
-        """Free pages it would use up to reach `num_rows` rows, with what it holds or would find.
+        """How many free pages the request would use up to reach `num_rows` rows, beside the pages
+        that it holds or would share.
 
-        Never falls as `num_rows` grows; 0 for a request that has no use for this cache.
+        Never falls as `num_rows` grows; 0 for a request that does not use this cache.
         """
 
     def attach(self, request_id: int) -> None:
-        """It runs from now on; rows that are known already are attached."""
+        """Give a request that begins to run the cached rows of its prefix."""
 
     def release(self, request_id: int) -> None:
-        """It runs no more, or not now: all its pages are given up."""
+        """Give up all pages of a request that stops running, for good or for now."""
 
 
 class PagePromises:
-    """Grants come before rows are reserved; what is promised is no longer there to give."""
+    """The pages that grants of the next pass will take: promised pages cannot be granted twice."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -40,8 +41,10 @@ class PagePromises:
         self._num_promised = 0
 
     def promise(self, request_id: int, num_rows: int, most: int) -> int:
-        """Pages for up to `most` more rows than `num_rows`, in the place of what it was promised
-        before; returns how many rows. Where not even one fits, nothing changes."""
+        """Promise a request pages for up to `most` rows beyond `num_rows`; return for how many.
+
+        This replaces its earlier promise. If not even one row fits, nothing changes.
+        """
         before = self._promised.get(request_id, 0)
         num_fitting, num_pages = most, self._pool.num_missing(request_id, num_rows + most)
         if num_pages and num_pages > (left := self._pool.num_free - self._num_promised + before):

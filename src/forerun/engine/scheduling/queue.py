@@ -1,4 +1,4 @@
-"""Requests in the order in which they are served."""
+"""Requests in the order of their rank."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Protocol
 
 
 class Schedulable(Protocol):
-    """A request as counts; the engine changes them at commit, the scheduler only reads."""
+    """A request as the scheduler sees it: counts, which only the engine changes, at commit."""
 
     @property
     def id(self) -> int: ...
 
     @property
     def priority(self) -> int:
-        """Smaller runs sooner, as in vLLM; 0 is usual."""
+        """Smaller runs sooner, as in vLLM; the default is 0."""
 
     @property
     def num_tokens(self) -> int:
-        """Known tokens: the prompt and what was emitted, also before a preemption."""
+        """Known tokens: the prompt and all that was emitted, also before a preemption."""
 
     @property
     def num_rows(self) -> int:
-        """Of these, how many are in the target's cache."""
+        """How many of these have rows in the target's cache."""
 
     @property
     def max_num_tokens(self) -> int:
@@ -32,21 +32,21 @@ class Schedulable(Protocol):
 
 
 def num_behind(request: Schedulable) -> int:
-    """Known tokens that the target has not scored."""
+    """How many known tokens the target has not run yet."""
     return request.num_tokens - request.num_rows
 
 
 @dataclass(frozen=True, order=True)
 class Ticket:
-    """A request's place, given once and kept through preemption; smaller is sooner."""
+    """A request's place in the order, given once and kept through preemption; smaller is sooner."""
 
-    rank: int  # the step it came in, moved by its priority
+    rank: int  # the step of its arrival, shifted by its priority
     arrival_idx: int  # unique
     request: Schedulable = field(compare=False)
 
 
 class RankedQueue:
-    """Tickets, sorted. Few run and few wait next to what a pass costs, so a list will do."""
+    """Tickets in order, in a sorted list: few enough that it costs little next to a pass."""
 
     def __init__(self) -> None:
         self._tickets: list[Ticket] = []
@@ -59,7 +59,7 @@ class RankedQueue:
         return request_id in self._by_id
 
     def __iter__(self) -> Iterator[Schedulable]:
-        """The requests as they stand now, first one first."""
+        """Iterate over the requests as they are now, first in rank first."""
         return iter([ticket.request for ticket in self._tickets])
 
     @property

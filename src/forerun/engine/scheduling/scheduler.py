@@ -1,18 +1,19 @@
-"""Who runs in the next pass, and how much of it: integers only, no arrays.
+"""Which requests run in the next pass, and how many tokens of each: integers only, no arrays.
 
     wait ──admit──▶ run ──remove──▶ gone
      ▲               │
-     └───preempt─────┘        pages are given up, tokens are kept and fed again
+     └───preempt─────┘        pages are given up; tokens are kept and computed again
 
 Requests are ranked once, by arrival and priority, and served in that order:
 
 1. every running request gets its next tokens, decodes before prompts;
-2. where pages are short, the last in rank gives up its own;
+2. if pages are short, the last in rank is preempted;
 3. waiting requests are admitted, none before one that ranks higher;
 4. what is left of the pass is shared among guesses, which never displace anything.
 
-The first in rank is never preempted and advances in every step; nobody is admitted past it. So
-each request that runs ends, each that waits comes first some day, and nobody waits for ever.
+The first in rank is never preempted and advances in every step, and no request is admitted past
+it. So every running request ends, every waiting one becomes the first in rank, and none waits for
+ever.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from forerun.engine.scheduling.queue import RankedQueue, Schedulable, Ticket, nu
 
 
 class Schedule(NamedTuple):
-    """The next pass, and who came and went for it."""
+    """The next pass, and the ids of the requests that were admitted and preempted for it."""
 
     grants: tuple[Grant, ...]
     admitted: tuple[int, ...]
@@ -40,8 +41,8 @@ class Schedule(NamedTuple):
 
 
 class Scheduler:
-    """Looks at the target's cache alone: a draft model lets requests into its own cache itself,
-    where a lack of room costs guesses and stops nobody."""
+    """Decides by the target's cache alone. Draft models admit requests to their own caches, where
+    a lack of room costs guesses and stops no request."""
 
     def __init__(self, limits: SchedulerLimits, target: Pool) -> None:
         self._limits = limits
@@ -57,7 +58,7 @@ class Scheduler:
 
     @property
     def running(self) -> tuple[int, ...]:
-        """The ids of those who hold pages, first in rank first."""
+        """The ids of the running requests, which hold pages; first in rank first."""
         return self._running.ids
 
     @property
@@ -65,17 +66,17 @@ class Scheduler:
         return not self._waiting and not self._running
 
     def check(self, request: Schedulable) -> None:
-        """`RequestTooLarge` if it could never run; nothing changes."""
+        """Raise `RequestTooLarge` if the request could never run; change nothing."""
         self._limits.check(request, self._target)
 
     def add(self, request: Schedulable) -> None:
-        """Let it wait; refuses what `check` refuses."""
+        """Add a request to those that wait; raises what `check` raises."""
         self.check(request)
         rank = self._step_idx + request.priority * self._limits.ageing
         self._waiting.add(Ticket(rank, next(self._arrivals), request))
 
     def remove(self, request_id: int) -> bool:
-        """Finished or cancelled, running or waiting; False if it is not here."""
+        """Remove a request, running or waiting; False if it is not here."""
         if request_id in self._waiting:
             self._waiting.remove(request_id)
         elif request_id in self._running:
@@ -85,10 +86,10 @@ class Scheduler:
         return True
 
     def schedule(self, wanted: Mapping[int, int]) -> Schedule:
-        """The next pass; `wanted` guesses by request id. Attaches and releases rows in the pool.
+        """Return the next pass; `wanted` are guesses by request id. Attaches and releases rows.
 
-        The rows of its grants can be reserved: the pages are there as long as nothing else
-        takes any.
+        There are pages for the rows of all grants, as long as nothing else takes any before these
+        rows are reserved.
         """
         self._step_idx += 1
         batch = NextPass(self._limits.max_num_batched_tokens, self._target)
@@ -99,7 +100,8 @@ class Scheduler:
         return Schedule(tuple(batch.grants.values()), tuple(admitted), tuple(preempted))
 
     def _advance_running(self, batch: NextPass) -> list[int]:
-        """Returns who was preempted for it: always the last in rank."""
+        """Grant running requests their next tokens; return the ids of those preempted for it,
+        always the last in rank."""
         preempted: list[int] = []
         running = [(request, num_behind(request)) for request in self._running]
         num_decodes = sum([num == 1 for _, num in running])
@@ -119,7 +121,7 @@ class Scheduler:
         return preempted
 
     def _preempt_last(self) -> int:
-        """The last in rank gives up its pages; returns who that is."""
+        """Preempt the running request that is last in rank; return its id."""
         victim = self._running.last
         self._waiting.add(self._leave(victim.id))
         return victim.id
@@ -142,7 +144,8 @@ class Scheduler:
         return admitted
 
     def _has_room(self, newcomer: Schedulable) -> bool:
-        """Whether all its known tokens fit beside those that run, and all can grow a little."""
+        """Whether all known tokens of `newcomer` fit beside the running requests, with headroom
+        for each of them."""
         if len(self._running) == self._limits.max_num_seqs:
             return False
         num_missing = sum(map(self._num_missing_soon, (*self._running, newcomer)))

@@ -1,4 +1,4 @@
-"""The target's cache, as the scheduler sees it."""
+"""The target's cache as the scheduler's `Pool`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from forerun.cache import BlockTable, KVCache
 
 
 class CachedRequest(Protocol):
-    """A request as its cache sees it."""
+    """The parts of a request that its cache needs."""
 
     @property
     def table(self) -> BlockTable: ...
@@ -22,7 +22,7 @@ class CachedRequest(Protocol):
 
 
 class TargetPool:
-    """Prefixes are shared among requests of the same salt."""
+    """The target's cache as a `Pool`: requests of the same salt share prefixes."""
 
     def __init__(self, cache: KVCache, requests: Mapping[int, CachedRequest]) -> None:
         self._pool = cache.pool

@@ -1,1 +1,1 @@
-"""From options to an engine that can run."""
+"""Building an engine from its options."""

@@ -1,4 +1,4 @@
-"""Kernels that are compiled before the first pass, side by side."""
+"""Compiling and recording passes before the first request needs them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from forerun.models.llama import LlamaModel, Taps
 from forerun.sampling import CoupledDraws
 from forerun.types import SamplingParams, Span, Tree
 
-# Tokens of a pass and how many of them are asked for: kernels have tiles for so many rows. A plain
-# one, a verification, chunks of prompts.
+# (tokens of a pass, rows whose logits are wanted): kernels have tiles for these numbers of rows. A
+# plain pass, verifications, chunks of prompts.
 _PASSES: Final = ((1, 1), (8, 8), (16, 16), (20, 20), (16, 1), (32, 1), (64, 1), (128, 1))
-_NUM_LAYERS: Final = 2  # the kernels of a layer are those of any other
+_NUM_LAYERS: Final = 2  # enough, since all layers have the same kernels
 _RECORDED: Final = (1, 8, 16, 20)  # tokens
-_LONG_CONTEXT: Final = 2000  # tokens; behind fewer the same recordings do
-_CONTEXTS: Final = (0, 512)  # attention has other kernels behind many tokens
+_LONG_CONTEXT: Final = 2000  # tokens; shorter contexts use the same recordings
+_CONTEXTS: Final = (0, 512)  # tokens; attention has other kernels for a long context
 _compiled: WeakSet[LlamaModel] = WeakSet()
 
 
 def compile_target(model: LlamaModel) -> None:
-    """What passes need, greedy and drawn, of the usual sizes; once for a model."""
+    """Compile the kernels of passes of the usual sizes, greedy and drawn; once for each model."""
     if model in _compiled:
         return
     _compiled.add(model)
@@ -45,8 +45,8 @@ def compile_target(model: LlamaModel) -> None:
 
 
 def record_passes(core: Core, layers: tuple[int, ...]) -> None:
-    """Plain passes and verifications that a lookup's guesses may need, behind short and long texts,
-    with hidden states of `layers` and without, so that they are not recorded inside an answer."""
+    """Record plain passes and the verifications of a lookup's guesses, so that no answer waits for
+    it: after short and long contexts, with and without hidden states of `layers`."""
     if not core.model.kernels.begins_early:
         return
     room = core.max_len - max(_RECORDED)
@@ -67,7 +67,7 @@ def _run(
     params: SamplingParams | None = None,
     taps: Taps | None = None,
 ) -> None:
-    """One pass over nothing in particular."""
+    """Run one pass over `num_tokens` arbitrary tokens, with the last `num_wanted` rows wanted."""
     safe_point()
     table = cache.new_table()
     table.reserve(context_len)
@@ -83,7 +83,8 @@ def _run(
 
 @contextmanager
 def compiling(kernels: Kernels) -> Iterator[bool]:
-    """Whether passes inside are for nothing but what has to be compiled for them."""
+    """A section whose passes run nothing and only find out what has to be compiled; it yields
+    False, and changes nothing, for kernels that are not compiled."""
     if isinstance(kernels, CompiledKernels) and kernels.compiles:
         with kernels.compiling():
             yield True

@@ -1,4 +1,4 @@
-"""From options to everything a step works with."""
+"""Building everything that a step works with."""
 
 from __future__ import annotations
 
@@ -39,17 +39,20 @@ from forerun.speculation.heads.card_check import CardCheck
 from forerun.speculation.methods import combined
 from forerun.speculation.speculation import Speculation
 
-_PASS_TOKENS: Final = 256  # in one pass: prompts are read in chunks beside running answers
-# Trials that a head's card counts for where its rounds begin early: whoever leaves them does so for
-# many rounds, and a few misses in a row are no reason.
+_PASS_TOKENS: Final = 256  # most tokens of a pass: prompts run in chunks beside running answers
+# Trials that a head's card counts for where rounds begin early. A request that stops using the head
+# does so for many rounds there, and a few misses in a row are no reason for that.
 _CARD_TRIALS: Final = 12.0
 
 
 def build_core(
     target: Target, memory: CacheMemory, wanted_len: int | None, config: SpeculativeConfig | None
 ) -> Core:
-    """Without a wanted length, as long as the model's context and the memory allow. Drafters are
-    built first: the caches that they have come out of the same memory."""
+    """Build a core with room for texts of `wanted_len` tokens, or by default for as many as the
+    model's context and the memory allow.
+
+    Drafters are built first, since their caches come out of the same memory.
+    """
     compile_target(target.model)
     drafting = Drafting.of(config, target, _PASS_TOKENS, memory.max_num_seqs)
     drafters = drafting.drafters
@@ -80,7 +83,7 @@ def build_core(
 
 
 def _checked_len(max_len: int, size: CacheSize) -> int:
-    """A context that one text could never fill would be a promise to nobody."""
+    """Return `max_len` if the cache can hold one text of that length."""
     if not 1 < max_len <= size.num_rows:
         raise InvalidOption(
             f"max_model_len={max_len} does not fit into the KV cache, which holds "
@@ -104,7 +107,7 @@ def _build_speculation(
         drafting.try_heads(costs, trial, config.depth)
         record_passes(core, drafting.layers)
         controller = Controller(costs)
-    # First, so that without a controller they guess for those who bring something.
+    # These come first: without a controller, a request's first drafter is the one that guesses.
     named: dict[str, Drafter] = {
         PREDICTION: GivenPrediction(spell=target.tokenizer.token_bytes),
         GRAMMAR: GrammarWalk(spell=target.tokenizer.token_bytes),

@@ -1,4 +1,4 @@
-"""Whether a GPU runs the model; nothing here imports torch where there is no NVIDIA driver."""
+"""Whether a GPU runs the model. Torch is imported only if there is an NVIDIA driver."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _WORDS: Final = {"num_threads": "threads", "instruction_set": "instruction set (
 
 
 def refusal(kernels: str, options: Mapping[str, Any]) -> InvalidOption:
-    """The error for options that the cpu kernels take and these do not."""
+    """Return the error for options that the cpu kernels take and these `kernels` do not."""
     named = ", ".join(f"{_WORDS.get(name, name)} {value}" for name, value in options.items())
     return InvalidOption(f"the {kernels} kernels do not take {named}; drop what is meant for cpu.")
 
 
 def wants_cuda(device: str, dtype: str, kernels: str, cpu_options: Mapping[str, Any]) -> bool:
-    """`auto` is the GPU where torch sees one, unless one of `cpu_options` asks for the
-    processor."""
+    """Whether these options mean the GPU. `auto` does if torch sees one and there are no
+    `cpu_options`."""
     if kernels == "cuda" and device == "auto":
         device = "cuda"
     if device == "cuda":
@@ -47,7 +47,7 @@ def wants_cuda(device: str, dtype: str, kernels: str, cpu_options: Mapping[str, 
 
 
 def sees_gpu() -> bool:
-    """A driver, torch and Triton are there, and torch finds a device."""
+    """Whether there are a driver, torch and Triton, and torch finds a device."""
     if find_spec("torch") is None or find_spec("triton") is None or not has_driver():
         return False
     torch: Any = import_module("torch")

@@ -1,4 +1,4 @@
-"""The drafters of an engine, and what is known of them before the first request."""
+"""An engine's drafters, and what is measured of them before the first request."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from forerun.speculation.methods import METHODS, build_drafters, cards_of
 
 @dataclass
 class Drafting:
-    """`depths`: how deep those guess that go less deep than the others; `left_out`: why."""
+    """The drafters by name, and what is known of them so far."""
 
     drafters: dict[str, Drafter] = field(default_factory=dict)
-    passes: PassCost | None = None  # where a controller decides
+    passes: PassCost | None = None  # None: no controller decides
     cards: dict[str, Card] = field(default_factory=dict)
-    depths: dict[str, int] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-    shipped: Promise | None = None  # by the head of the package that is among the drafters
+    depths: dict[str, int] = field(default_factory=dict)  # of drafters with less than the usual
+    left_out: dict[str, str] = field(default_factory=dict)  # drafters not used, and why
+    shipped: Promise | None = None  # of the package's head, if that is among the drafters
 
     @classmethod
     def of(
@@ -56,7 +56,8 @@ class Drafting:
         self.cards |= cards_of(config, target)
 
     def _add_phrases(self, target: Target) -> None:
-        """Not where rounds begin early: they would wait for guesses of the host."""
+        """Add the package's phrases, unless rounds begin early: those would wait for guesses that
+        the host makes."""
         path, is_early = target.phrases, target.model.kernels.begins_early
         if path is None or is_early or self.passes is None:
             return
@@ -66,7 +67,7 @@ class Drafting:
             self.left_out["phrases"] = str(error)
 
     def _add_shipped(self, target: Target) -> None:
-        """The best of the package's heads, where a controller can leave it unasked."""
+        """Add the best of the package's heads, if a controller can decide when to ask it."""
         if self.passes is None or not target.heads:
             return
         if not isinstance(target.model.kernels, TappedKernels):
@@ -90,19 +91,19 @@ class Drafting:
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """Whose hidden states are asked for, ascending."""
+        """The layers whose hidden states the heads read, ascending."""
         heads = [d for d in self.drafters.values() if isinstance(d, TappedDrafter)]
         return tuple(sorted({layer for head in heads for layer in head.layers}))
 
     def compile_heads(self, trial: Trial, depth: int) -> None:
-        """All that their rounds need, by rounds in which nothing runs."""
+        """Compile all that rounds with heads need, by walking through such rounds."""
         for name, drafter in self.drafters.items():
             if isinstance(drafter, TappedDrafter):
                 trial.walk({name: drafter}, self.depths.get(name, depth))
 
     def timed_heads(self, target: LlamaModel) -> dict[str, DraftCost]:
-        """What those that look at hidden states cost, once they have their caches. The package's
-        head goes again if it costs more than it promises."""
+        """Time the answers of trained heads, which need their caches for that. The package's head
+        is left out if, by these times, it does not pay."""
         timed = {
             name: timed_head(drafter, target, METHODS[name].default_depth)
             for name, drafter in self.drafters.items()
@@ -118,9 +119,9 @@ class Drafting:
         return timed
 
     def try_heads(self, costs: Costs, trial: Trial, depth: int) -> None:
-        """What the parts of a round take does not add up to a round, least of all where one begins
-        early: those with heads are timed whole. The package's head goes again if it does not pay,
-        or if it cannot be tried."""
+        """Time whole rounds with each head, since the times of a round's parts do not add up to a
+        round, least of all where rounds begin early. The package's head is left out if it does not
+        pay, or cannot be tried."""
         is_early = trial.core.model.kernels.begins_early
         heads = {n: d for n, d in self.drafters.items() if isinstance(d, TappedDrafter)}
         for name, drafter in heads.items():

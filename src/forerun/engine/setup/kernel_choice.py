@@ -15,15 +15,18 @@ if TYPE_CHECKING:
     from forerun.kernels.cpu import CpuKernels
 
 _ROUNDING: Final = {"quantization", "activations", "kv_cache_dtype"}
-_HIDDEN: Final = {  # options that mean the processor and do not sound like it
+_HIDDEN: Final = {  # options that imply the processor, though their names do not say so
     "instruction_set": "an instruction set (FORERUN_CPU) is",
     "kv_cache_dtype": "kv_cache_dtype is",
 }
 
 
 def choose_kernels(config: EngineConfig) -> Kernels:
-    """A kernel set is itself. `auto` is `cuda` where torch sees a GPU, else `cpu`, or `reference`
-    where Numba cannot compile; then it warns of what is lost."""
+    """Return the kernel set that `config` names, or the one that it is given.
+
+    `auto` is `cuda` if torch sees a GPU, else `cpu`, or `reference` with a warning if Numba cannot
+    compile.
+    """
     name, options = config.kernels, config.cpu_options
     if not isinstance(name, str):
         if options or (config.device, config.dtype) != ("auto", "auto"):
@@ -61,7 +64,7 @@ def choose_kernels(config: EngineConfig) -> Kernels:
 
 
 def is_on_gpu(config: EngineConfig) -> bool:
-    """Whether the options mean the GPU; the processor and the GPU both pack weights as int8."""
+    """Whether the options mean the GPU. Quantization to int8 says nothing: both can do that."""
     if not isinstance(config.kernels, str):
         return config.kernels.name == "cuda"
     options = config.cpu_options.items()
@@ -72,14 +75,15 @@ def is_on_gpu(config: EngineConfig) -> bool:
 def _cuda_kernels(config: EngineConfig) -> Kernels:
     from forerun.kernels.cuda import CudaKernels
 
-    # Whole numbers become float16 in fewer instructions than bfloat16.
+    # Integers are converted to float16 in fewer instructions than to bfloat16.
     usual = "bfloat16" if config.quantization is None else "float16"
     dtype = usual if config.dtype == "auto" else config.dtype
     return CudaKernels(dtype, quantization=config.quantization, progress=config.progress)
 
 
 def cpu_kernels(config: EngineConfig) -> CpuKernels:
-    """`CannotCompile` where Numba is missing or broken, or refuses its own settings."""
+    """Return the cpu kernels; raise `CannotCompile` if Numba is missing or broken, or rejects its
+    own settings."""
     try:
         from forerun.kernels.cpu import CpuKernels
     except (ImportError, OSError, ValueError) as error:  # Numba, its library, its settings

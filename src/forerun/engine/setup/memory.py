@@ -22,8 +22,10 @@ _MOST_BYTES: Final = 2**62  # more than any processor can address
 
 @dataclass(frozen=True)
 class CacheMemory:
-    """`num_bytes` for the target's cache and the draft models'; None: room for `max_num_seqs`, or
-    as much of it as a device has free."""
+    """What the target's cache and those of draft models may take together.
+
+    Without `num_bytes` that is room for `max_num_seqs` texts, or what a device has free if less.
+    """
 
     max_num_seqs: int
     backend: str = "paged"
@@ -35,8 +37,11 @@ class CacheMemory:
     def size(
         self, row_len: int, row_bytes: Sequence[int], free_bytes: int | None = None
     ) -> CacheSize:
-        """Of each cache, whose rows take `row_bytes`; `row_len` is the most that one request may
-        need of it, and `free_bytes` what a device has for all of them."""
+        """Return the size of each cache.
+
+        `row_bytes` has the bytes per row of every cache, `row_len` is the most rows that a request
+        may need, and `free_bytes` what a device has left for all caches.
+        """
         if self.num_bytes is not None:
             if free_bytes is not None and self.num_bytes > free_bytes:
                 raise InvalidOption(
@@ -51,7 +56,7 @@ class CacheMemory:
 
 
 def parse_bytes(given: int | str | None, name: str) -> int | None:
-    """512000000, "512MB" and "0.5 GiB" are bytes; KB is 1000 and KiB 1024, as is usual."""
+    """Read a number of bytes such as 512000000, "512MB" or "0.5 GiB"; KB is 1000, KiB 1024."""
     if given is None:
         return None
     if is_whole(given) and 0 < int(given) <= _MOST_BYTES:

@@ -1,4 +1,4 @@
-"""Rounds as requests will have them, timed before the first request comes."""
+"""Whole rounds as requests will have them, timed before the first request."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from forerun.speculation.speculation import Speculation
 from forerun.types import SamplingParams
 
 _PROMPT_LEN: Final = 8
-# Sizes that prompts are filled up to are recorded when one of them comes first: not in an answer.
+# Prompts are padded to these lengths. Each is recorded when it first occurs: here, in no answer.
 _PROMPT_LENS: Final = (16, 32, 64, 128, 256)
-_WALKED_LENS: Final = (8, 16, 32, 64, 256)  # of these, kernels differ
+_WALKED_LENS: Final = (8, 16, 32, 64, 256)  # each has kernels of its own
 _NUM_ROUNDS: Final = 12
-_NUM_WARM: Final = 4  # in which all that is compiled or recorded at first use is so
+_NUM_WARM: Final = 4  # first rounds, which compile and record what they use
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One request alone, in an engine whose core has no speculation."""
+    """Runs one request alone, on a core without speculation to which drafters are added."""
 
     core: Core
     tokenizer: Tokenizer
 
     def seconds(self, drafters: Mapping[str, Drafter] = {}, depth: int = 0) -> float | None:
-        """What a round takes with everything around it, with guesses to `depth`. None where a
+        """Return the median seconds of a whole step with guesses down to `depth`; None if the
         context has no room for a trial, or the drafter fails."""
         core = self._core(drafters, depth)
         num_tokens = (_NUM_WARM + _NUM_ROUNDS) * (1 + depth)
@@ -50,7 +50,8 @@ class Trial:
         return median(seconds[_NUM_WARM:]) if seconds else None
 
     def walk(self, drafters: Mapping[str, Drafter], depth: int) -> None:
-        """The first rounds behind prompts of several lengths, some drawn and some less deep."""
+        """Run the first rounds after prompts of several lengths, some of them with a temperature
+        and some with depth 1."""
         core, num_tokens = self._core(drafters, depth), 3 * depth + 3
         self._prompts(core, _WALKED_LENS, num_tokens)
         self._prompts(core, _WALKED_LENS[:1], num_tokens, temperature=1.0)
@@ -74,7 +75,8 @@ class Trial:
     def _rounds(
         self, core: Core, prompt_len: int, num_tokens: int, temperature: float = 0.0
     ) -> list[float]:
-        """Seconds of the first rounds of an answer to nothing; none where the drafter failed."""
+        """Return the seconds of the first rounds after an arbitrary prompt, without the prompt's
+        own; [] if the drafter failed."""
         params = SamplingParams(temperature=temperature, max_tokens=num_tokens, ignore_eos=True)
         text = OutputText.start(self.tokenizer, (), include_stop=False, skip_special=True)
         request = Request(
@@ -91,7 +93,7 @@ class Trial:
             began = core.clock()
             engine.step()
             seconds.append(core.clock() - began)
-            if len(seconds) > _NUM_WARM + _NUM_ROUNDS:  # with the prompt's
+            if len(seconds) > _NUM_WARM + _NUM_ROUNDS:  # the first is the prompt's
                 engine.abort(request)
         core.cache.prefixes.tree.clear()
         if request.error is not None:

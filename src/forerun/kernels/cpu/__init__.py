@@ -1,4 +1,4 @@
-"""CPU kernels in Numba: the same bits for one token or many."""
+"""The CPU kernel set, compiled by Numba: the same bits for one token or many."""
 
 from forerun.kernels.cpu.kernels import CpuKernels
 

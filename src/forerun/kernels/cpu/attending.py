@@ -1,4 +1,4 @@
-"""The steps that store keys and values, and those that read them."""
+"""The steps that write keys and values to the cache, and those that attend to them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Attending:
 
     @cached_property
     def row_type(self) -> str:
-        """Of the keys and values of all models: what was asked for or, where the first one's
-        weights are packed and meet 8 bits of each activation, float16."""
+        """The type of all models' keys and values: `kv_cache_dtype`, or for "auto" float16 if the
+        first model's weights are packed and its activations have 8 bits, else float32."""
         if self._kv_cache_dtype != "auto":
             return self._kv_cache_dtype
         is_rounded = self._digits.are_needed and self._machine.num_digits == 1
@@ -41,14 +41,15 @@ class Attending:
 
     def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
         store = KVStore.new(shape, num_layers, num_slots, self.row_type)
-        weakref.finalize(store, self._workers.drop)  # else its memory stays until another pass
+        # A pass that was begun early holds the store's memory until the pass is dropped.
+        weakref.finalize(store, self._workers.drop)
         return store
 
     def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:
         return KVStore.row_bytes(shape, num_layers, self.row_type)
 
     def move_rows(self, store: KVStore, sources: IntArray, targets: IntArray) -> None:
-        self._workers.drop()  # it may write to one of these
+        self._workers.drop()  # a pass that was begun early may write to these rows
         store.move_rows(sources, targets)
 
     def rope_write(

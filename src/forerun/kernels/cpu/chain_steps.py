@@ -1,4 +1,4 @@
-"""The steps with which one pass guesses a whole chain of tokens by itself (`ChainKernels`)."""
+"""The steps with which one pass guesses a whole chain of tokens (`ChainKernels`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ChainSteps:
 
     def load_array(self, array: IntArray | FloatArray) -> npt.NDArray[Any]:
         for name, source in _CHAIN_OPERATIONS.items():
-            self._library.operation(name, source)  # compile now, while someone watches
+            self._library.operation(name, source)  # compile now, while the model is loaded
         kind = np.int64 if np.issubdtype(array.dtype, np.integer) else np.float32
         return np.ascontiguousarray(array, kind)
 

@@ -1,8 +1,7 @@
-"""The CPU kernel set: weights as the file has them, compiled by Numba.
+"""The CPU kernel set, compiled by Numba; it computes on weights in the file's own formats.
 
-Activations are float32; they meet packed weights as 16 bits, or as 8 (`products/digits.py`).
-
-Operations are recorded, and run together when logits are asked for.
+Activations are float32. For products with packed weights they are rounded to 8 bits, or to 16
+(`products/digits.py`). Operations are recorded, and run together when the logits are needed.
 """
 
 from __future__ import annotations
@@ -51,11 +50,12 @@ _NO_BLOCKS: Final = "no matrix has rows that divide into blocks of 32"
 
 
 class CpuKernels(Attending, ChainSteps, Drawing):
-    """`activations="int16"` asks for 16 bits of them where they meet packed weights, not 8;
-    `kv_cache_dtype` for keys and values of one type (`row_type`).
+    """The kernel set `cpu`; docs/cpu-kernels.md explains its design.
 
-    `instruction_set` is one of `machine.X86` or `machine.ARM`, by default the best there is.
-    `cache_dir` keeps compiled code between runs; `progress` hears what is being prepared.
+    `activations="int16"` rounds activations to 16 bits, not 8, for products with packed weights.
+    `kv_cache_dtype` sets the type of keys and values (`row_type`). `instruction_set` is one of
+    `machine.X86` or `machine.ARM`, by default the best that the processor has. `cache_dir` keeps
+    compiled code between runs; `progress` is called with what is being compiled or packed.
     """
 
     name: Final = "cpu"
@@ -97,7 +97,7 @@ class CpuKernels(Attending, ChainSteps, Drawing):
 
     @cached_property
     def _operations(self) -> Operations:
-        """Of whole passes; products alone need none of them."""
+        """Operations of whole passes, compiled on first use: products alone need none of them."""
         return self._library.operations()
 
     @property
@@ -107,14 +107,14 @@ class CpuKernels(Attending, ChainSteps, Drawing):
     @contextmanager
     def loading(self, num_tensors: int) -> Iterator[None]:
         with self._report.of(num_tensors):
-            # Compile now, while someone watches; in an answer others would wait for it.
+            # Compile now, with progress shown, not during the first request.
             _ = self._operations, self._row_draws, self._weight_sum, self._coupled_draw
             yield
             self._check_effect()
             _ = self._row_operations
 
     def _check_effect(self) -> None:
-        """Options that change nothing in what was loaded."""
+        """Reject `activations`, and warn of `quantization`, if no loaded weight is affected."""
         if self._activations is not None and not self._digits.are_needed:
             remedy = "; drop them, or pack the weights with quantization."
             if self._quantization is not None:
@@ -140,7 +140,7 @@ class CpuKernels(Attending, ChainSteps, Drawing):
         matrix = self._loader.matrix(source, names, biases)
         matrix = replace(matrix, parts=tuple(map(self._tiled, matrix.parts)))
         for part in matrix.parts:
-            self._library.linear(part.weight_format)  # compile now, while someone watches
+            self._library.linear(part.weight_format)  # compile now, with progress shown
             if part.weight_format in PACKED:
                 self._digits.need()
         return matrix
@@ -150,7 +150,7 @@ class CpuKernels(Attending, ChainSteps, Drawing):
 
     @property
     def begins_plain(self) -> bool:
-        return self.num_threads > 1  # all but one of them work meanwhile
+        return self.num_threads > 1  # the others work while one runs Python
 
     @property
     def head_start(self) -> float:
@@ -160,7 +160,7 @@ class CpuKernels(Attending, ChainSteps, Drawing):
         return None
 
     def rows(self, array: npt.ArrayLike) -> Rows:
-        """A copy of [T, width] that operations take."""
+        """Copy [T, width] into rows that operations accept."""
         values = np.asarray(array, np.float32)
         rows = Rows(Program(self._workers, self._buffers), *values.shape)
         rows.fill(values)
@@ -196,8 +196,8 @@ class CpuKernels(Attending, ChainSteps, Drawing):
     def draw(
         self, body: Body, batch: CpuBatch, store: KVStore, draws: Sequence[CoupledDraws | None]
     ) -> Scores:
-        """Rows that need more than noise come as logits: the host draws from them, and only along
-        the accepted path."""
+        """As in `Kernels`. Rows that need more than noise and masks are returned as logits: the
+        host draws from them, and only along the accepted path."""
         if not batch.draw(draws):
             return Scores(self.run(body, batch, store))
         if batch.size[0] > MAX_TOKENS:
@@ -263,7 +263,7 @@ class CpuKernels(Attending, ChainSteps, Drawing):
         return y if y.width == matrix.num_out else self._narrowed(y, matrix.num_out)
 
     def _narrowed(self, x: Rows, width: int) -> Rows:
-        """The first columns, in rows whose padding is zero."""
+        """Copy the first columns to rows whose padding is zero."""
         out = Rows(x.program, x.num_rows, width)
         all_rows = np.arange(x.num_rows)
         x.program.hold(all_rows)
@@ -305,7 +305,7 @@ class CpuKernels(Attending, ChainSteps, Drawing):
         return x
 
     def _place(self, x: Rows, first: int, address: int, stride: int, width: int) -> None:
-        """Rows that lie at `address`, into the columns of x from `first` on."""
+        """Copy the rows at `address` into the columns of x from `first` on."""
         target = x.address + 4 * first
         place = self._operations.place
         x.program.add(place, x.num_rows, width, address, stride, target, x.stride)
@@ -322,11 +322,11 @@ class CpuKernels(Attending, ChainSteps, Drawing):
     def logits(self, x: Rows, head: Matrix) -> F32:
         y = self.linear(x, head)
         self._draw_rows(y)
-        is_whole = head.num_written == head.num_out  # else products are not the last steps
+        is_whole = head.num_written == head.num_out  # else `_narrowed` adds the last step
         return x.program.finish(y, len(head.parts) if is_whole else 0)
 
     def read(self, data: npt.NDArray[np.int64]) -> None:
-        """Read memory with all threads and do nothing with it, for benchmarks."""
+        """Read memory with all threads, to measure its bandwidth in benchmarks."""
         chunk_len = 1 << 14
         num_chunks = len(data) // chunk_len
         sums = np.empty(num_chunks, np.int64)
@@ -336,7 +336,7 @@ class CpuKernels(Attending, ChainSteps, Drawing):
         program.run()
 
     def kinds_of_pass(self, store: KVStore, num_tokens: int) -> list[Kind]:
-        """The steps of the last pass over so many tokens of `store`, by kind, for benchmarks."""
+        """Return the steps of the last pass over `num_tokens` tokens, by kind, for benchmarks."""
         recording, scratch_bytes = self._replays.kept(store, num_tokens)
         return kinds_of(recording.steps, self._library.name_of, self._workers, scratch_bytes)
 

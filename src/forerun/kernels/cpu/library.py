@@ -1,4 +1,4 @@
-"""The compiled functions of this kernel set, by name."""
+"""The library of this kernel set's compiled functions, by name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OPERATIONS: Final = {
     "place": operations.place,
     "read": operations.read,
 }
-DIGIT_MAKERS: Final = {  # of activations that are written as digits
+DIGIT_MAKERS: Final = {  # what writes activations as digits
     "write": operations.make_write_digits,
     "norm": operations.make_norm_digits,
     "silu": operations.make_silu_digits,
@@ -42,14 +42,14 @@ class Operations(NamedTuple):
 
 
 class RowOperations(NamedTuple):
-    """Addresses of the operations that write and read keys and values."""
+    """Addresses of the operations that write keys and values, and attend to them."""
 
     rope_write: int
     attend: int
 
 
 class Library:
-    """Compiles on first use; `progress` hears of each function that is not on disk."""
+    """Compiles functions on first use; `progress` is called for each that is not on disk."""
 
     def __init__(
         self, machine: Machine, cache: CodeCache | None, progress: Progress | None
@@ -68,11 +68,12 @@ class Library:
         return Operations(*addresses)
 
     def operation(self, name: str, source: Callable[..., None] | None = None) -> int:
-        """The address of an operation by its name; `source` brings one along."""
+        """Return the address of the operation `name`; `source` is its code if this library has
+        none of that name."""
         return self._named(name, self.function(name, source or _OPERATIONS[name], 3))
 
     def row_operations(self, row_type: str) -> RowOperations:
-        """Those for stored keys and values of a type."""
+        """Return the operations for keys and values that are stored as `row_type`."""
         machine = self._machine.with_rows(row_type)
         sources = {"rope_write": rope_write, "attend": _attend_source(machine)}
         addresses = []
@@ -84,24 +85,24 @@ class Library:
         return RowOperations(*addresses)
 
     def digits(self, maker: str) -> int:
-        """The address of the operation that writes activations as digits: those that are there
-        (`write`), or as they are made (`norm`, `silu`)."""
+        """Return the address of an operation that writes activations as digits: existing ones
+        (`write`), or those that it computes itself (`norm`, `silu`)."""
         return self._kinds.get(("digits", maker)) or self._add("digits", maker, _digits_source)
 
     def linear(self, weight_format: str) -> int:
-        """The address of the product with weights of a format."""
+        """Return the address of the product with weights of a format."""
         return self._kinds.get(("linear", weight_format)) or self._add(
             "linear", weight_format, _linear_source
         )
 
     def embed(self, weight_format: str) -> int:
-        """The address of the expansion of rows of a format."""
+        """Return the address of the operation that expands rows of a format."""
         return self._kinds.get(("embed", weight_format)) or self._add(
             "embed", weight_format, _embed_source
         )
 
     def entry(self, name: str) -> Compiled:
-        """A function of `interpreter`."""
+        """Return a function of `interpreter`, compiled."""
         return self.function(name, getattr(interpreter, name), 2)
 
     def function(
@@ -112,12 +113,12 @@ class Library:
         suffix: str = "",
         machine: Machine | None = None,
     ) -> Compiled:
-        """Any function of int64 arguments; `suffix` tells its file from others of the name, and
-        `machine` stands for the library's own."""
+        """Compile, or load, a function of `num_args` int64 arguments. `suffix` distinguishes its
+        file from others of the same name; `machine` replaces the library's own."""
         is_kept = self._cache is not None and self._cache.has(name + suffix)
         if self._progress is not None and not is_kept:
             self._progress(f"compiling {name}, once for this machine", 0, 0)
-        with Uninterrupted():  # Numba and LLVM keep books of their own
+        with Uninterrupted():  # an interrupt could leave Numba's or LLVM's state inconsistent
             return _compiled(name + suffix, source, num_args, self._cache, machine or self._machine)
 
     def _add(self, kind: str, which: str, make: Callable[[str, Machine], Any]) -> int:
@@ -126,7 +127,8 @@ class Library:
         return address
 
     def _of_machine(self, name: str, source: Any) -> int:
-        """Of an operation that is generated for lanes, tiles and digits; all others are shared."""
+        """Compile an operation whose code depends on the machine's lanes, tiles and digits, and
+        return its address; the code of other operations is shared by all machines."""
         return self._named(name, self.function(name, source, 3, f"-{self._machine.digest}"))
 
     def _named(self, name: str, operation: Compiled) -> int:
@@ -134,7 +136,7 @@ class Library:
         return operation.address
 
     def name_of(self, operation: int) -> str:
-        """Of an operation by its address: like `attend` or `linear-Q4_1`."""
+        """Return the name of the operation at an address, such as `attend` or `linear-Q4_1`."""
         return self._names[operation]
 
 
@@ -164,5 +166,5 @@ def _embed_source(weight_format: str, machine: Machine) -> Any:
 def _compiled(
     name: str, source: Any, num_args: int, kept: CodeCache | None, machine: Machine
 ) -> Compiled:
-    """Machine code is the same for all who ask, so it is made once per process."""
+    """Compile once per process: all libraries share the machine code."""
     return Compiled(name, source, num_args, kept, machine)

@@ -1,11 +1,11 @@
-"""The operations of a pass that are not attention's: each does one chunk of one step.
+"""The operations of a pass other than attention; a call does one chunk of one step.
 
     operation(step, chunk, scratch)
 
-`step` is the address of the step's fields (`runtime/program.py`), of which the first are the
-operation, the number of chunks and a flag; `arg(step, i)` is the i-th field after those. `scratch`
-is this thread's own memory. All addresses and strides are in bytes; rows are padded to 16 floats,
-with zeros.
+`step` is the address of the step's fields (`runtime/program.py`). The first three are the
+operation, the number of chunks and a flag; `arg(step, i)` is the i-th field after them. `scratch`
+is this thread's own memory. All addresses and strides are in bytes. Rows are padded with zeros to
+a multiple of 16 floats.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _silu_mul(step, row, first, last):
 
 
 def read(step, chunk, _scratch):
-    """Add up a run of int64: how fast memory can be read."""
+    """Sum a run of int64, to measure how fast memory can be read."""
     num_ints = arg(step, 0)
     values = ints(arg(step, 1) + 8 * chunk * num_ints)
     total = int64(0)
@@ -81,7 +81,7 @@ def select(step, chunk, _scratch):
 
 
 def place(step, chunk, _scratch):
-    """Copy one row into some columns of another."""
+    """Copy one row into a range of columns of another."""
     source = floats(arg(step, 1) + chunk * arg(step, 2))
     target = floats(arg(step, 3) + chunk * arg(step, 4))
     for i in range(arg(step, 0)):
@@ -89,7 +89,10 @@ def place(step, chunk, _scratch):
 
 
 def make_linear(product: Any, max_width: int, widest: int) -> Any:
-    """One chunk of outputs of a product, for all rows: up to `max_width` in a tile, or `widest`."""
+    """Make the operation that computes one chunk of a product's outputs, for all rows.
+
+    A tile has up to `max_width` rows, or exactly `widest`.
+    """
 
     def linear(step, chunk, _scratch):
         num_outputs, chunk_len, num_rows = arg(step, 0), arg(step, 1), arg(step, 2)
@@ -100,7 +103,7 @@ def make_linear(product: Any, max_width: int, widest: int) -> Any:
         w, y, bias = arg(step, 3) + first * w_stride, arg(step, 8) + 4 * first, arg(step, 10)
         row, x, num_blocks = int64(0), arg(step, 5), arg(step, 7)
         while row < num_rows:
-            # Tiles of equal width, or one row less, in each group of rows.
+            # The tiles of a group of rows differ in width by one row at most.
             left = min(GROUP_ROWS - row % GROUP_ROWS, num_rows - row)
             num_tiles = 1 if left == widest else (left + max_width - 1) // max_width
             width = (left + num_tiles - 1) // num_tiles
@@ -119,7 +122,7 @@ def make_linear(product: Any, max_width: int, widest: int) -> Any:
 
 
 def make_write_digits(machine: Machine) -> Any:
-    """A few blocks of one row as records of digits."""
+    """Make the operation that writes a few blocks of one row as records of digits."""
     write_blocks = make_write_blocks(machine)
 
     def write_digits(step, chunk, _scratch):
@@ -132,7 +135,7 @@ def make_write_digits(machine: Machine) -> Any:
 
 
 def make_norm_digits(machine: Machine) -> Any:
-    """`add_norm`, and h as records of digits."""
+    """Make the operation that does `add_norm` and writes h as records of digits, too."""
     write_blocks = make_write_blocks(machine)
 
     def norm_digits(step, chunk, scratch):
@@ -144,7 +147,8 @@ def make_norm_digits(machine: Machine) -> Any:
 
 
 def make_silu_digits(machine: Machine) -> Any:
-    """A few blocks of one row of `silu_mul`, and these as records of digits."""
+    """Make the operation that does `silu_mul` for a few blocks of one row, and writes them as
+    records of digits, too."""
     write_blocks = make_write_blocks(machine)
 
     def silu_digits(step, chunk, _scratch):
@@ -159,7 +163,7 @@ def make_silu_digits(machine: Machine) -> Any:
 
 @njit(inline="always")
 def _part_of_row(chunk, num_blocks, per_chunk):
-    """(row, first block, the one behind the last) of a chunk of a few blocks."""
+    """Return (row, first block, end block) of a chunk of a few blocks; the end is exclusive."""
     chunks_per_row = num_parts(num_blocks, per_chunk)
     row = quotient(chunk, chunks_per_row)
     first = (chunk - row * chunks_per_row) * per_chunk
@@ -167,7 +171,7 @@ def _part_of_row(chunk, num_blocks, per_chunk):
 
 
 def make_embed(expand: Any) -> Any:
-    """One token's row of a table."""
+    """Make the operation that expands one token's row of an embedding table."""
 
     def embed(step, chunk, _scratch):
         token = int_at(arg(step, 0), chunk)

@@ -1,4 +1,4 @@
-"""Rows as records of digits, which products with packed weights read."""
+"""Records of digits: activations as products with packed weights read them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _BLOCKS_PER_CHUNK: Final = 12
 
 
 class RowDigits:
-    """Written by the step that makes the rows, where that can, else by one of their own."""
+    """Adds the digits of rows to a pass: written by the step that makes the rows if that step can,
+    else by a step of their own."""
 
     def __init__(self, library: Library, num_digits: int) -> None:
         self._library = library
@@ -21,14 +22,14 @@ class RowDigits:
         self.are_needed = False  # by any product
 
     def need(self) -> None:
-        """Compile what writes them."""
+        """Note that a product needs digits, and compile the operations that write them."""
         if not self.are_needed:
             self.are_needed = True
             for maker in DIGIT_MAKERS:
                 self._library.digits(maker)
 
     def of(self, x: Rows) -> Digits:
-        """x as records, made once for all products of x."""
+        """Return x as records, written once for all products with x."""
         if x.digits is None:
             digits, (block, *_) = x.digits = self._room_for(x)
             num_blocks = x.width // BLOCK_LEN
@@ -43,16 +44,16 @@ class RowDigits:
         return x.digits
 
     def written_with(self, x: Rows) -> tuple[int, ...]:
-        """Where the step that makes x writes them, and how far a block's are from the next; nothing
-        where no product needs any."""
+        """Return where the step that makes x is to write its records, and the bytes from block to
+        block; empty if no product needs digits."""
         if not self.are_needed:
             return ()
         digits, (block, *_) = x.digits = self._room_for(x)
         return digits.address, block
 
     def _room_for(self, x: Rows) -> Digits:
-        """What `of` returns, not written yet."""
+        """Return the same as `of`, before any step writes it."""
         num_blocks, record_bytes = x.width // BLOCK_LEN, self._records.num_bytes
-        width = padded(num_blocks * record_bytes // 4)  # records write what pads a row, too
+        width = padded(num_blocks * record_bytes // 4)  # records may fill the padding, too
         block = self._records.block_stride(x.num_rows)
         return Rows(x.program, x.num_rows, width), (block, num_blocks * block, record_bytes)

@@ -1,4 +1,4 @@
-"""Kernels for NVIDIA GPUs. The only room that imports torch and Triton: the extra `[gpu]`."""
+"""Kernels for NVIDIA GPUs, in torch and Triton, which the extra `[gpu]` installs."""
 
 from forerun.kernels.cuda.kernels import DTYPES, CudaKernels
 

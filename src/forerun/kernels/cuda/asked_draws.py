@@ -1,4 +1,4 @@
-"""Draws as the kernels read them: words of each row, and what changes single logits."""
+"""Draws as the kernels read them: options of each row as words, and changes of single logits."""
 
 from __future__ import annotations
 
@@ -19,27 +19,30 @@ U32 = npt.NDArray[np.uint32]
 F64 = npt.NDArray[np.float64]
 Draws = Sequence[CoupledDraws | None]
 
-MAX_CHANGED: Final = 1 << 23  # logits: so many can be changed in one pass, as float64
+MAX_CHANGED: Final = 1 << 23  # logits of a pass that may be widened to float64 and changed
 
 
 @dataclass
 class AskedDraws:
-    """Which rows are drawn, and how; the others come as logits."""
+    """Which rows are drawn on the device, and how; the other rows come to the host as logits."""
 
-    # [R, NUM_WORDS]: kind, position, key (two), top_k, first change, number of changes, mask (0 is
+    # [R, NUM_WORDS]: kind, position, key (two), top_k, first change, number of changes, mask (0:
     # none); doubles from word 8 on: temperature, top_p, log min_p
     words: I32
     drawn: list[slice] = field(default_factory=list)
     as_logits: list[slice] = field(default_factory=list)
     tokens: list[IntArray] = field(default_factory=list)  # whose logits are changed, row by row
-    changes: list[F64] = field(default_factory=list)  # [n, 3]: what is added, a factor, taken off
+    changes: list[F64] = field(default_factory=list)  # [n, 3]: addend, factor, subtrahend
     num_changes: int = 0
     masks: list[U32] = field(default_factory=list)  # [⌈V / 32⌉] each: a bit for each token
     is_noisy: bool = False
 
     @classmethod
     def of(cls, wanted: Sequence[int], draws: Draws, num_rows: int, vocab_size: int) -> AskedDraws:
-        """`num_rows`: as many as the pass has room for."""
+        """Describe `draws`, of which each has as many rows as `wanted` says.
+
+        `num_rows`: as many as the pass has room for.
+        """
         asked = cls(np.zeros((sum(wanted), NUM_WORDS), np.int32))
         may_change = num_rows * vocab_size <= MAX_CHANGED
         first = 0
@@ -62,7 +65,7 @@ class AskedDraws:
 
     @classmethod
     def after(cls, draws: Sequence[CoupledDraws]) -> AskedDraws:
-        """The next token of each of these, one row each; none of them changes logits."""
+        """Describe the next token of each of `draws`, one row each; none may change logits."""
         asked = cls(np.zeros((len(draws), NUM_WORDS), np.int32))
         for row, one in enumerate(draws):
             if one.params.temperature > 0:
@@ -73,7 +76,7 @@ class AskedDraws:
 
     @classmethod
     def next_round(cls, draw: CoupledDraws) -> AskedDraws:
-        """All rows again, for tokens one place later; nothing changes their logits."""
+        """Describe the rows of `draw` again, one position later; it must not change logits."""
         asked = cls(np.zeros((len(draw), NUM_WORDS), np.int32))
         asked.drawn.append(slice(0, len(draw)))
         if draw.params.temperature > 0:
@@ -102,7 +105,7 @@ class AskedDraws:
         doubles[:, 4:7] = (params.temperature, params.top_p, least)
 
     def _change(self, rows: slice, one: CoupledDraws, vocab_size: int) -> None:
-        """As `sampling.served_logits` does, each node with its own ancestors."""
+        """List the changes of `sampling.served_logits`, for each node with its own ancestors."""
         params = one.params
         prompt, output = np.array(one.context.prompt, int), np.array(one.context.output, int)
         known = [each for each in params.logit_bias.items() if each[0] < vocab_size]
@@ -127,8 +130,11 @@ class AskedDraws:
             self.changes.append(changes)
 
     def _mask(self, rows: slice, one: CoupledDraws, vocab_size: int) -> None:
-        """What may follow each node; where a grammar leaves nothing the host is asked, if anybody
-        comes there."""
+        """Add the mask of what may follow each node.
+
+        A row of which a grammar allows no token is drawn as -1, so the host decides, provided
+        that accepted guesses lead there.
+        """
         size = -(-vocab_size // 32)
         for row, allowed in zip(range(rows.start, rows.stop), one.allowed(), strict=True):
             if allowed is not None:

@@ -1,7 +1,7 @@
 """Paged attention of one token and one key/value head, over keys in logical order.
 
-Key j is the token at position j: lane j mod S of split j // S, wherever its slot is
-and whatever else is in the pass. Splits fold in ascending order; keys that a token does not see
+Key j is the token at position j. It is in lane j mod S of split j // S, wherever its slot is and
+whatever else is in the pass. Splits are folded in ascending order; keys that a token does not see
 are never loaded.
 """
 
@@ -16,7 +16,7 @@ import triton.language as tl
 
 from forerun.kernels.cuda.compiling import kernel
 
-# Lanes of a split. A float32 product is written out for each of them, so it has fewer.
+# Lanes of a split, by bytes of the dtype. float32 products are unrolled over lanes: fewer of them.
 SPLIT_LENS: Final = {2: 256, 4: 64}
 
 
@@ -37,13 +37,13 @@ def attend_split(
     BG: tl.constexpr, BD: tl.constexpr, SPLIT: tl.constexpr,
     ONLY: tl.constexpr, EARLY: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """One split of one token's keys, for all query heads of one key/value head.
+    """Attend to one split of one token's keys, for all query heads of one key/value head.
 
     A token's first LENGTHS keys have their slots at KEY_SLOTS[FIRSTS …], the others, its own
-    branch, at KEY_SLOTS[OWN_FIRSTS …]. Those before STARTS are from earlier passes: with EARLY they
-    are loaded before the kernel that writes this pass's own has ended, which takes registers for
-    two programs. `scale` is log2(e) / sqrt(D).
-    ONLY: there is one split, and OUT is written; else MIXED, SUMS and TOPS wait for `fold_splits`.
+    branch, at KEY_SLOTS[OWN_FIRSTS …]. Keys before STARTS are from earlier passes: with EARLY they
+    are loaded before the kernel that writes this pass's own keys has ended, which takes twice the
+    registers. `scale` is log2(e) / sqrt(D).
+    ONLY: there is one split, and OUT is written; else MIXED, SUMS and TOPS go to `fold_splits`.
     """
     t, g, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     GROUP: tl.constexpr = H // G
@@ -99,7 +99,7 @@ def fold_splits(
     H: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr, BD: tl.constexpr,
     SPLIT: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """One token's and one query head's splits, in ascending order."""
+    """Fold the splits of one token and one query head, in ascending order."""
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()

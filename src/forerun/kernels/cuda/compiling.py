@@ -1,4 +1,4 @@
-"""Kernels that the host launches, and how they are compiled before that, side by side."""
+"""Kernels that the host launches, and how they are compiled in parallel before that."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from triton.runtime.cache import get_cache_manager
 from forerun.usable_cores import cores_at_once, cpu_quota, num_usable_cores
 
 _MOST_WORKERS: Final = 16
-_FEW: Final = 4  # kernels; threads compile them before processes have begun
+_FEW: Final = 4  # kernels; threads compile these sooner than processes would start
 _is_compiling: ContextVar[bool] = ContextVar("is_compiling", default=False)
-_jobs: list[Callable[[], object]] = []  # for processes that were forked when they were there
+_jobs: list[Callable[[], object]] = []  # inherited by processes that are forked while they are set
 
 
 class Kernel:
-    """`kernel[grid](…)` as Triton has it; inside `compiled_ahead` nothing is launched."""
+    """A Triton kernel, launched by `kernel[grid](…)`; inside `compiled_ahead` only compiled."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -45,7 +45,7 @@ class Kernel:
 
 
 def kernel(**options: Any) -> Callable[[Callable[..., Any]], Kernel]:
-    """With the options of `triton.jit`."""
+    """Decorate a kernel; `options` are those of `triton.jit`."""
     return lambda function: Kernel(triton.jit(function, **options))
 
 
@@ -55,8 +55,10 @@ def is_compiling() -> bool:
 
 @contextmanager
 def compiled_ahead(device: torch.device) -> Iterator[None]:
-    """What is launched inside and was not compiled yet is so when this is over, and on the device.
-    A kernel that cannot be compiled says so when it is launched."""
+    """Launch nothing inside; on exit, compile and load all kernels that would have been launched.
+
+    The error of a kernel that cannot be compiled is raised when it is launched.
+    """
     idx = torch.cuda.current_device() if device.index is None else device.index
     collected = _Collected()
     with _Mode(collected, ignore_errors=True) as mode:
@@ -72,7 +74,7 @@ def compiled_ahead(device: torch.device) -> Iterator[None]:
 
 
 class _Collected(Executor):
-    """What is to be done, later and at once."""
+    """An executor that only collects jobs; `run` does them all."""
 
     def __init__(self) -> None:
         self._all: list[tuple[Callable[[], Any], Future[Any]]] = []
@@ -87,9 +89,11 @@ class _Collected(Executor):
             future.set_exception(CancelledError())
 
     def run(self, missing: Sequence[int], device_idx: int) -> None:
-        """Those that are `missing` on the disk are compiled by processes: in threads, what is
-        Python of it would take turns. All are then loaded by threads, since Triton has a program
-        compiled for the host that launches a kernel."""
+        """Compile the jobs that are `missing` on the disk in processes, then load all in threads.
+
+        In threads the compiler's Python would run on one core at a time. Loading is worth threads
+        too: Triton runs a C compiler for the host program that launches a kernel.
+        """
         num = min(_MOST_WORKERS, cores_at_once(num_usable_cores(), cpu_quota()))
         if len(missing) > _FEW:
             _compile([self._all[idx][0] for idx in missing], num)
@@ -100,7 +104,7 @@ class _Collected(Executor):
 
 
 class _Mode(triton.AsyncCompileMode):  # type: ignore[misc]  # Triton has no types
-    """`missing`: which of the jobs, by number, find nothing on the disk."""
+    """Triton's mode of compiling later; `missing` are the numbers of jobs not on the disk."""
 
     def __init__(self, executor: Executor, **options: Any) -> None:
         super().__init__(executor, **options)
@@ -122,12 +126,12 @@ def _load(job: Callable[[], Any], future: Future[Any]) -> None:
         found = job()
         _ = found.run  # loads it
         future.set_result(found)
-    except Exception as error:  # whoever launches it meets it again
+    except Exception as error:  # raised again where the kernel is launched
         future.set_exception(error)
 
 
 def _compile(jobs: Sequence[Callable[[], object]], num_processes: int) -> None:
-    """By forked processes, which use no device. They leave what they made on the disk."""
+    """Compile in forked processes, which use no device and leave their results on the disk."""
     if not hasattr(os, "fork") or current_process().daemon:
         return
     _jobs[:] = jobs
@@ -136,7 +140,7 @@ def _compile(jobs: Sequence[Callable[[], object]], num_processes: int) -> None:
             warnings.catch_warnings(),
             ProcessPoolExecutor(num_processes, mp_context=get_context("fork")) as processes,
         ):
-            # Nothing that other threads may hold at this moment is asked for there.
+            # About forking beside threads: the children need no lock that those may hold.
             warnings.simplefilter("ignore", DeprecationWarning)
             for _ in processes.map(_run_job, range(len(jobs))):
                 pass
@@ -145,5 +149,5 @@ def _compile(jobs: Sequence[Callable[[], object]], num_processes: int) -> None:
 
 
 def _run_job(idx: int) -> None:
-    with suppress(Exception):  # whoever launches it meets it again
+    with suppress(Exception):  # raised again where the kernel is launched
         _jobs[idx]()

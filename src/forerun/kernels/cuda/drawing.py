@@ -1,4 +1,4 @@
-"""From logits on the device to tokens, or to logits on the host where more is asked for."""
+"""From logits on the device to tokens, or to logits on the host where a row is not drawn here."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from forerun.kernels.scores import Scores
 
 F32 = npt.NDArray[np.float32]
 
-MAX_ROWS: Final = 256  # of a pass whose tokens may be read by the next
-_MARGIN: Final = 1e-9  # more than logarithms and sums of two libraries differ by
+MAX_ROWS: Final = 256  # of a pass whose tokens the next pass may read
+_MARGIN: Final = 1e-9  # more than the two libraries' logarithms and sums differ by
 _WARPS: Final = 8
 
 
@@ -41,32 +41,32 @@ _WARPS: Final = 8
 class Best:
     """The argmax of each row on the device, and what a draw with noise starts from."""
 
-    tokens: Tensor  # [R] int32; -1: not a row that can be served
+    tokens: Tensor  # [R] int32; -1: the row cannot be served
     tops: Tensor  # [R] float32
     counts: Tensor  # [R] int32, zero
 
 
 @dataclass(frozen=True)
 class Started:
-    """Draws under way: the device is told, and nobody has waited for it."""
+    """Draws that were launched and not waited for."""
 
     asked: AskedDraws
     copy: HostCopy  # of the tokens [R]
 
 
 class Drawing:
-    """`num_asked` rows were to be drawn, of which `num_left` were left to the host.
+    """Draws tokens on the device: `num_asked` rows so far, `num_left` of them left to the host.
 
-    The tokens of the last pass stay on the device, in `drawn`, where the next one may read them.
+    The tokens of the last pass stay on the device, in `drawn`, where the next pass may read them.
     """
 
     def __init__(
         self, options: dict[str, Any], device: torch.device | str = "cpu", margin: float = _MARGIN
     ) -> None:
-        self._options = options  # of a launch inside a pass
+        self._options = options  # of launches inside a pass
         self.margin = margin
         self.drawn = torch.zeros(MAX_ROWS, dtype=torch.int32, device=device)
-        self.last: Started | None = None  # whose tokens those are
+        self.last: Started | None = None  # the draws whose tokens `drawn` has
         self._copies = HostCopies()  # of `drawn`
         self._rooms: dict[tuple[int, int], _Room] = {}
         self.num_asked = self.num_left = 0
@@ -95,9 +95,10 @@ class Drawing:
         return Best(tokens, row_tops, counts)
 
     def finish(self, logits: Tensor, best: Best, wanted: Sequence[int], draws: Draws) -> Scores:
-        """`wanted`: how many rows each span has, in order; `logits` may have more at the end.
+        """Draw the rows that `draws` describe, and wait for the tokens.
 
-        One synchronisation, and a second one where a row was left to the host.
+        `wanted`: how many rows each span has, in order; `logits` may have more rows at the end.
+        Synchronises once, and again for each row that is left to the host.
         """
         if not any(draws):
             return self.all_logits(logits, sum(wanted))
@@ -116,7 +117,7 @@ class Drawing:
     def start(
         self, logits: Tensor, best: Best, asked: AskedDraws, count: Tensor | None = None
     ) -> Started:
-        """With `count`, on the device, positions are so many places behind what is asked for."""
+        """Launch the draws; with `count`, a number on the device, for positions that much later."""
         if asked.is_noisy or asked.changes_logits:
             self._launch(logits, best, asked, self._room(logits), count)
         for rows in asked.as_logits:
@@ -126,11 +127,11 @@ class Drawing:
         return self.last
 
     def wait(self, started: Started, logits: Tensor) -> Scores:
-        """`logits`: where the pass left them, with which nothing else has happened since."""
+        """Wait for the draws; `logits` must still be as the pass left them."""
         return self.scores(started, self.tokens(started), logits)
 
     def tokens(self, started: Started) -> list[int]:
-        """Of each row; -1 where it was left to the host."""
+        """Wait, and return the token of each row, -1 for a row that is left to the host."""
         tokens: list[int] = started.copy.wait()[: started.asked.num].tolist()
         return tokens
 
@@ -155,7 +156,7 @@ class Drawing:
     def _launch(
         self, logits: Tensor, best: Best, asked: AskedDraws, room: _Room, count: Tensor | None
     ) -> None:
-        """What `best` does not say: changed logits and noise."""
+        """Launch what `best` does not cover: changed logits and noise."""
         room.send_words(asked)
         if count is not None:
             block = triton.next_power_of_2(asked.num)
@@ -209,12 +210,12 @@ class Drawing:
 
 
 class _Room:
-    """Memory for draws of up to `num` rows; on the host such as the device copies to by itself."""
+    """Memory for draws of up to `num` rows; host memory is pinned, for asynchronous copies."""
 
     def __init__(self, num: int, width: int, device: torch.device) -> None:
         self.num = num
         self._size, self._pinned = (num, width), device.type == "cuda"
-        self._num_changes = 0  # that there is room for
+        self._num_changes = 0  # changed logits that there is room for
         blocks = -(-width // BLOCK)
 
         def on_device(dtype: torch.dtype, *size: int) -> Tensor:
@@ -238,7 +239,7 @@ class _Room:
         self.words.copy_(host, non_blocking=True)
 
     def send_changes(self, asked: AskedDraws) -> tuple[Tensor, Tensor]:
-        """Tokens and what changes their logits, on the device, without waiting for the pass."""
+        """Send tokens and the changes of their logits, without waiting for the pass."""
         if asked.num_changes > self._num_changes:
             self._num_changes = triton.next_power_of_2(asked.num_changes)
             sizes = ((torch.int32, (self._num_changes,)), (torch.float64, (self._num_changes, 3)))
@@ -254,7 +255,7 @@ class _Room:
         return tokens, changes
 
     def send_masks(self, masks: Sequence[U32]) -> Tensor:
-        """On the device; where there are none, memory that nobody reads."""
+        """Send the masks and return them on the device; without masks the result is not read."""
         host, device = self._masks
         for row, mask in enumerate(masks):
             host.numpy()[row] = mask.view(np.int32)
@@ -270,7 +271,7 @@ class _Room:
 
     @cached_property
     def wide(self) -> Tensor:
-        """Changed logits."""
+        """Changed logits, on the device."""
         return torch.empty(self._size, dtype=torch.float64, device=self.words.device)
 
     @cached_property

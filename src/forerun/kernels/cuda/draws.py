@@ -1,7 +1,7 @@
-"""Tokens drawn where the logits are: the argmax, and argmax(logit + Gumbel noise) of what is kept.
+"""Tokens drawn where the logits are: the argmax, or argmax(logit + Gumbel noise) of kept tokens.
 
-`sampling` decides what a draw is. Logarithms and sums of weights differ from its own by rounding,
-so whatever comes nearer to an edge than `margin` is left to the host: TOKENS is -1 there.
+`sampling` defines what a draw is. Logarithms and sums of weights differ from its own by rounding,
+so a row that comes nearer to an edge than `margin` is left to the host: its TOKENS is -1.
 """
 
 # Triton's kernels are compiled, not called: their arguments have no Python types.
@@ -18,7 +18,7 @@ from forerun.kernels.cuda.compiling import kernel
 
 BLOCK: Final = 1024  # tokens of a program
 NUM_WORDS: Final = 16  # int32 of a row's options
-# Nats under the best token, down to which a truncated row's tokens are gathered, and how many.
+# A truncated row's tokens within DEPTH nats of the best are gathered, at most MOST of them.
 DEPTH: Final = 9.0
 MOST: Final = 4096
 
@@ -33,9 +33,9 @@ def best_of_blocks(
     LOGITS, WORDS, TOPS, IDS, V: tl.constexpr, BLOCK: tl.constexpr, CHANGED: tl.constexpr,
     NUM_WORDS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """The largest of each run of BLOCK logits, and the lowest token that has it; NaN stays NaN.
+    """Find the largest of each run of BLOCK logits and the lowest token with it; NaN stays NaN.
 
-    CHANGED: of those rows alone whose logits are.
+    CHANGED: only in rows whose logits are changed.
     """
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
@@ -60,7 +60,7 @@ def best_of_rows(
     BLOCK_TOPS, IDS, WORDS, TOKENS, TOPS, COUNTS, V: tl.constexpr, NUM_BLOCKS: tl.constexpr,
     LANES: tl.constexpr, CHANGED: tl.constexpr, NUM_WORDS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """The argmax of each row, or -1 where its largest is not a number that can be served."""
+    """Find the argmax of each row, or -1 if the row has a NaN or its largest logit is infinite."""
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
@@ -87,7 +87,7 @@ def best_of_rows(
 def widen_rows(
     LOGITS, WORDS, MASKS, WIDE, V: tl.constexpr, BLOCK: tl.constexpr, NUM_WORDS: tl.constexpr
 ):
-    """Rows whose logits are changed, as float64, without what their mask leaves out."""
+    """Write rows whose logits are changed as float64, with -inf where their mask forbids."""
     block, r = tl.program_id(0), tl.program_id(1)
     if is_changed(WORDS, r, NUM_WORDS):
         v = block * BLOCK + tl.arange(0, BLOCK)
@@ -104,9 +104,9 @@ def widen_rows(
 def change_rows(
     WIDE, WORDS, IDS, CHANGES, V: tl.constexpr, BLOCK: tl.constexpr, NUM_WORDS: tl.constexpr
 ):
-    """Bias or mask, repetition penalty, then presence and frequency penalties, of single tokens.
+    """Change single logits: bias or -inf, repetition penalty, presence and frequency penalties.
 
-    To be launched without fused products: then every step rounds as numpy's does.
+    Must be launched without fused multiply-add, so that every step rounds as numpy's does.
     """
     r = tl.program_id(0)
     first, num = tl.load(WORDS + r * NUM_WORDS + 5), tl.load(WORDS + r * NUM_WORDS + 6)
@@ -126,7 +126,7 @@ def change_rows(
 
 @triton.jit
 def gumbel(key, position, tokens):
-    """`Noise.gumbel`, but for the last bits of its logarithms."""
+    """Return `Noise.gumbel`, up to the last bits of its logarithms."""
     zero = tokens.to(tl.uint32) * 0
     high, low, _, _ = tl.philox(
         key, zero + position.to(tl.uint32), tokens.to(tl.uint32), zero, zero
@@ -134,7 +134,7 @@ def gumbel(key, position, tokens):
     u = high.to(tl.float64) * 2.0**-32 + (low.to(tl.float64) + 0.5) * 2.0**-64
     u = tl.minimum(u, tl.full((), 0.9999999999999999, tl.float64))  # 1 - 2^-53
     left = 1.0 - u
-    # log(1 - u), with what rounding took from 1 - u given back.
+    # -log(1 - u), corrected for the rounding of 1 - u.
     exponential = -(tl.log(left) + (-u - (left - 1.0)) / left)
     return -tl.log(exponential)
 
@@ -145,10 +145,10 @@ def noisy_blocks(
     NOISY, KEPT_IDS, HAS_WIDE: tl.constexpr, V: tl.constexpr, BLOCK: tl.constexpr,
     DEPTH: tl.constexpr, MOST: tl.constexpr, NUM_WORDS: tl.constexpr,
 ):  # fmt: skip
-    """Of each run of BLOCK tokens the best two sums of logit and noise.
+    """Find the best two sums of logit and noise in each run of BLOCK tokens.
 
     A truncated row's tokens within DEPTH nats of the best go to a list, in any order, and the
-    best two are of the others.
+    best two are found among the others.
     """
     block, r = tl.program_id(0), tl.program_id(1)
     words = WORDS + r * NUM_WORDS
@@ -161,7 +161,7 @@ def noisy_blocks(
         v = block * BLOCK + tl.arange(0, BLOCK)
         at = r.to(tl.int64) * V + v
         x = tl.load(LOGITS + at, mask=v < V, other=float("-inf")).to(tl.float64)
-        if HAS_WIDE:  # noqa: SIM102  # decided when it is compiled
+        if HAS_WIDE:  # noqa: SIM102  # decided at compile time
             if is_changed(WORDS, r, NUM_WORDS):
                 x = tl.load(WIDE + at, mask=v < V, other=float("-inf"))
                 top = tl.load(WIDE_TOPS + r)
@@ -192,7 +192,7 @@ def noisy_rows(
     V: tl.constexpr, NUM_BLOCKS: tl.constexpr, LANES: tl.constexpr, DEPTH: tl.constexpr,
     MOST: tl.constexpr, NUM_WORDS: tl.constexpr,
 ):  # fmt: skip
-    """The token of each row that is drawn with noise; a row that could not be served keeps -1."""
+    """Draw each row that has noise; a row that cannot be served keeps its -1."""
     r, lane = tl.program_id(0), tl.arange(0, LANES)
     words, doubles = WORDS + r * NUM_WORDS, DOUBLES + r * (NUM_WORDS // 2)
     kind = tl.load(words)
@@ -220,10 +220,11 @@ def truncated_token(
     words, doubles, best_beyond, total, num, KEPT, NOISY, IDS, margin,
     V: tl.constexpr, DEPTH: tl.constexpr, MOST: tl.constexpr,
 ):  # fmt: skip
-    """The best sum among the tokens that top-k, top-p and min-p keep, or -1.
+    """Return the token with the best sum of those that top-k, top-p and min-p keep, or -1.
 
-    Each of them keeps a run of the most probable. So the token with the best sum is looked at: if
-    it is kept it is drawn, and if it is not, neither is any that is less probable.
+    Each of the three keeps a run of the most probable tokens. So the token with the best sum is
+    tested: if it is kept, it is drawn; if not, it is ruled out with all less probable tokens, and
+    the next best sum is tested.
     """
     k, top_p, least = tl.load(words + 4), tl.load(doubles + 5), tl.load(doubles + 6)
     lane = tl.arange(0, MOST)
@@ -234,7 +235,7 @@ def truncated_token(
     weights = tl.exp(served)
     least_total, most_total = total, total
     decided = num <= MOST
-    if (k > 0) & (top_p < 1):  # top-p counts what top-k keeps
+    if (k > 0) & (top_p < 1):  # top-p applies to what top-k keeps
         if num > k:
             edge, found = kth_largest(served, gathered, k)
             decided = decided & found
@@ -244,9 +245,9 @@ def truncated_token(
             least_total = tl.sum(weights, axis=0)
             beyond = (k - num).to(tl.float64) * tl.exp(-DEPTH + tl.zeros((1,), tl.float64))
             most_total = tl.minimum(total, least_total + tl.sum(beyond, axis=0))
-    slack = tl.full((), 1.0, tl.float64) + margin  # compiled, it is a float32 that 1 would swallow
+    slack = tl.full((), 1.0, tl.float64) + margin  # a float32 1 + margin would be 1
     reached = tl.sum(weights, axis=0)
-    # Whether nothing beyond the gathered tokens can be kept.
+    # Whether only gathered tokens can be kept.
     closed = ((k > 0) & (num >= k)) | (least >= -DEPTH)
     closed = closed | (reached >= top_p * most_total * slack)
     token = tl.full((), -1, tl.int32)
@@ -275,9 +276,9 @@ def truncated_token(
 
 @triton.jit
 def kth_largest(served, gathered, k):
-    """A number that exactly k reach, and whether there is one: not where equals share the edge."""
+    """Return a number that exactly k values reach, and whether one exists (ties may forbid it)."""
     low = tl.min(tl.where(gathered, served, 0.0), axis=0)  # more than k reach it
-    high = tl.full((), 0.0, tl.float64) + 1.0  # nobody does
+    high = tl.full((), 0.0, tl.float64) + 1.0  # none reaches it
     edge = low
     found = k < 0
     for _ in range(64):

@@ -1,7 +1,7 @@
-"""Whole passes as recorded CUDA graphs, one recording for each size that came along.
+"""Whole passes as recorded CUDA graphs, one recording for each size that occurs.
 
-A pass is filled up to the next size in `SIZES`, or to one that is recorded already; the rows that
-fill it read and write the dump slot.
+A pass is padded to the next size in `SIZES`, or to a larger one that is already recorded; padding
+rows read and write the dump slot.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.scores import Scores
 
 SIZES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
-# Of a head's chain, whose known tokens are filled up: they are other ones in every round.
+# Of a head's chain, whose known tokens are padded: their number changes with every round.
 _CHAIN_SIZES: Final = (16, 32, 64, 128, 256)
 _KEY_SLOTS: Final = (1 << 14, 1 << 17, 1 << 20)
 _MAX_KEPT: Final = 96
@@ -39,10 +39,10 @@ _MAX_KEPT: Final = 96
 
 @dataclass
 class Stopwatch:
-    """Replays each recorded pass some more times; a pass over the same batch changes nothing."""
+    """Times each recorded pass by replaying it; a replay over the same batch changes nothing."""
 
     num_replays: int
-    seconds: list[float] = field(default_factory=list)  # of one pass on the device, each
+    seconds: list[float] = field(default_factory=list)  # per pass on the device
 
     def time(self, recording: Replay) -> None:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -59,15 +59,15 @@ class _Pass(Asked):
     kept: KeptPasses
 
     def launched(self, drawing: Drawing) -> Scores:
-        """Kernel by kernel."""
+        """Run the pass kernel by kernel, without a recording."""
         return launched(self.body, self.batch, self.store, drawing, self.draws)
 
 
 class Graphs:
-    """The graphs over a store used most recently.
+    """Runs passes by replaying the most recently used recordings of each store.
 
-    Where a plan says what its requests do next, that pass is begun before this one's tokens are
-    looked at: the device works while the host does.
+    Where a plan says what its requests do next (`Plan.next_slots`), the next pass is begun before
+    the host reads this one's tokens, so that host and device work at the same time.
     """
 
     def __init__(
@@ -81,14 +81,14 @@ class Graphs:
     ) -> None:
         self._drawing, self._recorder = drawing, recorder
         self._rounds = Rounds(drawing, recorder, num_splits, early_rounds)
-        self._num_splits = num_splits  # of so many keys
-        self._kernels_of = kernels_of  # passes of which it says the same launch the same kernels
+        self._num_splits = num_splits  # of a number of keys
+        self._kernels_of = kernels_of  # passes with equal results launch the same kernels
         self.stopwatch: Stopwatch | None = None
-        self._lock = Lock()  # graphs share memory: one at a time, until its result is copied
+        self._lock = Lock()  # graphs share memory: one pass at a time, until its result is copied
         self._kept: WeakKeyDictionary[KVStore, KeptPasses] = WeakKeyDictionary()
 
     def run(self, body: Body, batch: CudaBatch, store: KVStore, draws: Draws) -> Scores:
-        """The tokens of this pass that `draws` describe, and the logits of all other rows."""
+        """Run a pass; return the tokens that `draws` describe, and the logits of all other rows."""
         with self._lock:
             kept = self._kept.get(store)
             if kept is None:
@@ -96,7 +96,7 @@ class Graphs:
             one = _Pass(body, batch, store, draws, kept)
             scores = self._early(one)
             if scores is None:
-                self._drawing.last = None  # what was drawn is written over from here on
+                self._drawing.last = None  # `drawn` is overwritten from here on
                 scores = self._run(one)
             self._rounds.note(one, scores)
             return scores
@@ -106,14 +106,14 @@ class Graphs:
         return self._rounds.has_guessed
 
     def forget(self) -> None:
-        """What was begun, and with it the caches that it is for."""
+        """Discard what was begun early, and with it all references to caches."""
         with self._lock:
             self._rounds.forget()
             for of_store in self._kept.values():
                 of_store.ahead = None
 
     def _early(self, one: _Pass) -> Scores | None:
-        """What such a pass brings, if it was begun."""
+        """Return the result of this pass if it was begun early and nothing has changed, or None."""
         batch, rounds = one.batch, self._rounds
         ahead, one.kept.ahead = one.kept.ahead, None
         begun, rounds.begun = rounds.begun, None
@@ -137,7 +137,7 @@ class Graphs:
         return self._take(one, started, ahead.logits, found)
 
     def _start_late(self, ahead: Ahead, rows: Sequence[int], draws: Draws) -> Started:
-        """What is drawn from logits that the device may still work on."""
+        """Draw from the logits of a pass begun early, which the device may still be computing."""
         own = ahead.draws_for(rows, draws)
         asked = self._drawing.asked(ahead.logits, [1] * len(own), own)
         return self._drawing.start(ahead.logits, ahead.best, asked)
@@ -151,7 +151,7 @@ class Graphs:
         key = self._key(one.body, batch.columns)
         if key is None:
             return one.launched(self._drawing)
-        if not is_chain:  # which is filled up already
+        if not is_chain:  # a chain is already padded
             key = one.kept.room_for(key)
         if key not in graphs:
             self._record(one, key)
@@ -173,7 +173,7 @@ class Graphs:
     def _take(
         self, one: _Pass, started: Started, logits: torch.Tensor, rows: Sequence[int] | None
     ) -> Scores:
-        """Begin what follows, then wait for the tokens of `rows` of this one, or of all."""
+        """Begin what follows, then wait for the tokens of this pass: of `rows`, or of all."""
         own_rows = range(len(one.draws)) if rows is None else rows
         ahead, begun = None, None
         if one.batch.plan.next_slots is not None and one.kept.may_begin():
@@ -183,7 +183,7 @@ class Graphs:
         tokens = self._drawing.tokens(started)
         if ahead or begun:
             one.kept.settle(is_left=min(tokens) < 0)
-            if min(tokens) < 0:  # the host needs logits that are written over
+            if min(tokens) < 0:  # the host needs logits that were overwritten
                 one.batch.plan = replace(one.batch.plan, next_slots=None)
                 return self._run(one)
         if begun is not None:
@@ -196,8 +196,11 @@ class Graphs:
         return scores if rows is None else scores.some(rows)
 
     def _begin_next(self, one: _Pass, rows: Sequence[int], last: Started) -> Ahead | None:
-        """`rows`: where the pass under way, whose draws are the `last`, has those of the plan. None
-        also for a size that is new: whoever asks for it first records it."""
+        """Begin the next plain pass, or return None if it is unknown or of a new size.
+
+        `rows`: where the pass under way, whose draws are `last`, has the rows of the plan. A new
+        size is recorded when the engine first asks for it.
+        """
         parts = parts_after(one.batch.plan, one.draws, rows)
         if parts is None:
             return None
@@ -219,7 +222,7 @@ class Graphs:
         return Ahead(one.body, parts, started, entry.logits, entry.best, last, sent_out)
 
     def _key(self, body: Body, columns: Columns) -> Key | None:
-        """None: it is too large for a graph."""
+        """Return the padded size of a pass, or None if it is too large for a graph."""
         num_tokens = bucket(columns.num_tokens, SIZES)
         num_wanted = bucket(len(columns.wanted), (0, *SIZES))
         num_key_slots = bucket(columns.num_key_slots, _KEY_SLOTS)
@@ -228,8 +231,11 @@ class Graphs:
         return body, num_tokens, num_wanted, self._num_splits(columns.most_keys), num_key_slots
 
     def _record(self, one: _Pass, key: Key) -> None:
-        """Keep it as a graph. What kernels it has is compiled and loaded before: where no pass like
-        it was, by running it once."""
+        """Record a pass as a graph of size `key`.
+
+        All its kernels must have been compiled and loaded before. If no pass with the same kernels
+        has run, this one is run once first.
+        """
         batch, store = one.batch, one.store
         body, num_tokens, num_wanted, num_splits, num_key_slots = key
         head_dim = batch.shape.head_dim

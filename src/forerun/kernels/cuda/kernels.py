@@ -2,8 +2,8 @@
 
 Products are in bfloat16 or float16 with float32 sums, or in float32; weights may be int8 with
 scales. The residual stream is float32, and the cache has the products' dtype. Operations are fused
-where the model's order of calls allows it: a product waits (`values.Product`) until it is known
-what follows.
+where the model's order of calls allows it: a product (`values.Product`) is not computed before the
+operation that follows it is known.
 """
 
 from __future__ import annotations
@@ -46,18 +46,21 @@ DTYPES: Final = {
 }
 QUANTIZATIONS: Final = ("int8",)
 _READ_WORDS: Final = 1 << 30  # 4 GiB, many times what the caches hold
-_LEAST_FOR_PASSES: Final = 1 << 30  # bytes for graphs, logits and what is computed in between
+_LEAST_FOR_PASSES: Final = 1 << 30  # bytes for graphs, logits and intermediate results
 _SHARE_FOR_PASSES: Final = 0.05
-_OVERLAPPING: Final = (9, 0)  # compute capability that knows programmatic dependent launch
+_OVERLAPPING: Final = (9, 0)  # first compute capability with programmatic dependent launch
 
 F32 = npt.NDArray[np.float32]
-Progress = Callable[[str, int, int], None]  # what, how many of how many
+Progress = Callable[[str, int, int], None]  # what is done, how many so far, of how many
 
 
 class CudaKernels(HeadOperations):
-    """`graphs=False` launches every kernel of every pass, for tests and for finding faults; with a
-    `recorder` passes are kept by that one. Without `early_rounds` a round with guesses
-    begins when it is asked for (ADR 020)."""
+    """The CUDA kernel set.
+
+    `graphs=False` launches the kernels of every pass one by one, for tests and debugging. Passes
+    are recorded by `recorder`, by default as CUDA graphs. Without `early_rounds` a round with
+    guesses begins only when the engine asks for it (ADR 020).
+    """
 
     name: Final = "cuda"
 
@@ -116,7 +119,7 @@ class CudaKernels(HeadOperations):
         return self._graphs is not None
 
     begins_plain = begins_early
-    head_start: Final = 0.0  # nobody asks: what a plain pass alone takes is not learnt from
+    head_start: Final = 0.0  # without effect: whole rounds are timed here, not passes (ADR 022)
 
     @property
     def begins_rounds(self) -> bool:
@@ -155,7 +158,10 @@ class CudaKernels(HeadOperations):
         return int(2 * num_layers * shape.kv_len * self.dtype.itemsize)
 
     def free_bytes(self) -> int | None:
-        """What torch holds unused counts as free; passes and their graphs keep a share."""
+        """Return the bytes that stores may take; memory that torch reserves unused counts as free.
+
+        A share is left for passes and their graphs.
+        """
         if self.device.type != "cuda":
             return None
         if self._graphs is not None:
@@ -168,11 +174,11 @@ class CudaKernels(HeadOperations):
         store.move_rows(sources, targets)
 
     def rows(self, array: npt.ArrayLike) -> Rows:
-        """A copy of [T, width] that operations take."""
+        """Copy an array [T, width] to the device, as rows that operations accept."""
         return Rows(torch.tensor(np.asarray(array, np.float32), device=self.device))
 
     def to_host(self, value: Rows | Normed | Product) -> F32:
-        """Whatever an operation returned, as float32."""
+        """Return the result of any operation as float32 on the host."""
         if isinstance(value, Product):
             value = Rows(self._launches.plain(value.x, value.matrix), value.chosen)
         if isinstance(value, Normed):
@@ -228,7 +234,7 @@ class CudaKernels(HeadOperations):
 
     @contextmanager
     def timed(self, num_replays: int) -> Iterator[list[float]]:
-        """What each recorded pass takes on the device alone, in seconds, for benchmarks."""
+        """Collect the seconds that each recorded pass takes on the device alone, for benchmarks."""
         assert self._graphs is not None, "only graphs are timed"
         stopwatch = self._graphs.stopwatch = Stopwatch(num_replays)
         try:
@@ -237,8 +243,10 @@ class CudaKernels(HeadOperations):
             self._graphs.stopwatch = None
 
     def kernel_times(self, work: Callable[[], object]) -> dict[str, dict[str, float]]:
-        """How often each kernel runs in `work`, and its seconds in all: they overlap, and one that
-        waits for another is running. For benchmarks."""
+        """Return how often each kernel runs in `work`, and its seconds in all, for benchmarks.
+
+        Kernels overlap, and a kernel that waits for another counts as running.
+        """
         torch.cuda.synchronize(self.device)
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
             work()
@@ -250,7 +258,7 @@ class CudaKernels(HeadOperations):
         }
 
     def read_speed(self) -> float:
-        """Bytes per second at which memory is read and nothing done with it, for benchmarks."""
+        """Measure the bytes per second at which a kernel reads memory and only adds it up."""
         data = torch.ones(_READ_WORDS, dtype=torch.int32, device=self.device)
         self._launches.read(data)
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -262,7 +270,7 @@ class CudaKernels(HeadOperations):
 
     @property
     def weight_size(self) -> float:
-        """Bytes of a weight in a long row, its share of a scale included."""
+        """Bytes per weight in a long row, including its share of a scale."""
         return self._loader.weight_size
 
     @property
@@ -277,9 +285,9 @@ class CudaKernels(HeadOperations):
     def add_norm(
         self, x: Rows | Product, delta: Rows | Product | None, norm: Norm
     ) -> tuple[Rows, Normed]:
-        if isinstance(x, Product):  # a head's stream begins with one
+        if isinstance(x, Product):  # a head's residual stream begins with a product
             x = Rows(self._launches.plain(x.x, x.matrix))
-        if x.num_rows == 0:  # a chunk inside a prompt: nobody asks for more
+        if x.num_rows == 0:  # a chunk inside a prompt, of which no logits are wanted
             return Rows(x.data[:0]), self._launches.new_normed(x.data[:0], norm)
         if isinstance(delta, Product) and isinstance(delta.x, Rows):
             product_in = delta.x.data.to(self.dtype)
@@ -332,12 +340,12 @@ class CudaKernels(HeadOperations):
         return Rows(x.data, wanted)
 
     def logits(self, x: Normed, head: Matrix) -> Any:
-        """Rows on the device; `run` brings them to the host, where nothing is recorded."""
+        """Return rows on the device; `run` copies them to the host, outside any recording."""
         return Rows(self._launches.plain(x, head))
 
 
 def _shared_bytes(device: torch.device) -> int:
-    """That a block may have; where there is no GPU, those of the one that tiles are made for."""
+    """Return a block's most shared memory; without a GPU, that of the GPU tiles are tuned for."""
     if device.type != "cuda":
         return SHARED_BYTES
     return int(torch.cuda.get_device_properties(device).shared_memory_per_block_optin)

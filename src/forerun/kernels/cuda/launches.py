@@ -1,4 +1,4 @@
-"""Kernels with their grids and tiles."""
+"""Launches of the kernels, each with its grid, tile and options."""
 
 from __future__ import annotations
 
@@ -41,17 +41,18 @@ from forerun.kernels.cuda.values import Normed, Rows
 from forerun.kernels.cuda.weights import Matrix
 
 _SILU_LEN: Final = 1024
-_LONG_HEAD: Final = 64  # longer ones have twice the warps
+_LONG_HEAD: Final = 64  # dimensions; attention has twice the warps for longer heads
 _FEW_LONG: Final = 32  # programs of attention over such heads, measured at Llama-3.2-3B's shape
 
 
 @dataclass(frozen=True)
 class Launches:
-    """`overlap`: a kernel may begin while the one before it ends (compute capability 9 on)."""
+    """Launches kernels. `overlap`: a kernel may begin while the previous one ends (compute
+    capability 9 and up)."""
 
     dtype: torch.dtype  # of products' operands and of the cache
     overlap: bool
-    shared_bytes: int = SHARED_BYTES  # that a block may have
+    shared_bytes: int = SHARED_BYTES  # shared memory that a block may have
 
     def embed(self, table: Matrix, inputs: Inputs, drawn: Tensor) -> Tensor:
         width, num = table.num_in, inputs.num_tokens
@@ -78,7 +79,7 @@ class Launches:
     def residual(
         self, stream: Tensor, x: Tensor, matrix: Matrix, chosen: Tensor | None, norm: Norm
     ) -> tuple[Tensor, Normed]:
-        """stream + x · matrixᵀ, in its own place unless rows are chosen, and its norm."""
+        """Return stream + x · matrixᵀ, in place unless rows are chosen, and its norm."""
         num, width = len(x) if chosen is None else len(chosen), matrix.num_out
         out = stream if chosen is None else _empty(stream, (num, width), torch.float32)
         tile = self._tile(Kind.RESIDUAL, matrix, num)
@@ -204,40 +205,40 @@ class Launches:
 
     @property
     def split_len(self) -> int:
-        """Keys of a split: a constant of the dtype, which decides bits."""
+        """Keys of a split: a constant of the dtype, because it decides bits."""
         return SPLIT_LENS[self.dtype.itemsize]
 
     def num_splits(self, num_keys: int) -> int:
-        """A power of two that covers them, so that a few graphs do for all lengths."""
+        """Return how many splits cover the keys: a power of two, so few graphs fit all lengths."""
         return 1 << (-(-num_keys // self.split_len) - 1).bit_length()
 
     def kernels_of(
         self, num_tokens: int, num_wanted: int, num_splits: int, shape: AttentionShape
     ) -> tuple[int, int, bool, bool]:
-        """Passes of a model for which this is the same launch the same compiled kernels."""
+        """Return a key: passes of one model with equal keys launch the same compiled kernels."""
         itemsize = self.dtype.itemsize
         wanted = block_m(num_wanted, itemsize) if num_wanted else 0
         is_early = _is_early(num_tokens, shape)
         return block_m(num_tokens, itemsize), wanted, num_splits == 1, is_early
 
     def read(self, data: Tensor) -> None:
-        """All of it once: int32, a multiple of `READ_LEN`."""
+        """Read all of `data` once: int32, its length a multiple of `READ_LEN`."""
         sums = _empty(data, (len(data) // READ_LEN,), torch.int32)
         read_words[(len(sums),)](data, sums, READ_LEN, num_warps=8, **self.options)
 
     @property
     def _shrink(self) -> float:
-        """A power of two that rows are multiplied by before they meet a product, so that those
-        which have not been divided by their norm yet stay inside float16."""
+        """A power of two that scales rows before a product: they are divided by their norm only
+        after it, and must fit into float16 until then."""
         return 2.0**-4 if self.dtype == torch.float16 else 1.0
 
     @property
     def _precision(self) -> str:
-        """Of a product of float32 operands; there is no choice with shorter ones."""
+        """How products of float32 operands are computed; it has no effect on shorter dtypes."""
         return "ieee"
 
     def new_normed(self, stream: Tensor, norm: Norm, columns: int = RESIDUAL_COLUMNS) -> Normed:
-        """With a sum of squares for so many columns each."""
+        """Allocate a norm's input, with one sum of squares for every `columns` columns."""
         num, width = stream.shape
         squares = _empty(stream, (num, -(-width // columns)), torch.float32)
         eps = norm.eps * self._shrink**2
@@ -279,8 +280,12 @@ class Launches:
 
 
 def _is_early(num_tokens: int, shape: AttentionShape) -> bool:
-    """Whether attention has a multiprocessor for each program; otherwise two should share one. With
-    long heads a program has all registers of one, which the product behind it is to share."""
+    """Whether attention may load old keys early, for which a program takes twice the registers.
+
+    It may if each program has a multiprocessor to itself; otherwise two programs should share one.
+    With long heads a program takes all registers of a multiprocessor, and the next product needs
+    some too, so fewer programs may.
+    """
     most = _FEW_LONG if shape.head_dim > _LONG_HEAD else NUM_MULTIPROCESSORS
     return num_tokens * shape.num_kv_heads <= most
 
@@ -295,5 +300,5 @@ def _eps(x: Rows | Normed) -> float:
 
 def _norm_shape(x: Rows | Normed) -> tuple[int, int]:
     num = x.squares.shape[1] if isinstance(x, Normed) else 0
-    # With so many lanes, how a row's are spread over threads depends on nothing else.
+    # With at least 128 lanes, how a row is spread over threads does not depend on other rows.
     return num, max(128, triton.next_power_of_2(max(1, num)))

@@ -1,4 +1,4 @@
-"""What is done to single rows, where no product takes it along."""
+"""Kernels over single rows, for operations that are not fused into a product."""
 
 # Triton's kernels are compiled, not called: their arguments have no Python types.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -19,15 +19,18 @@ def embed_rows(
     TABLE, SCALES, TOKENS, DRAWN, STREAM, V: tl.constexpr, E: tl.constexpr, BE: tl.constexpr,
     GROUP: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """A token of -1 - r is the one that the last pass drew for its row r. What follows reads slots
-    before it waits, and rounds that begin early have them written by a kernel: hence wait first."""
+    """Look up embeddings; a token of -1 - r is the one that the last pass drew for its row r.
+
+    Waits before it lets the next kernel start: that one reads slots before its own wait, and in
+    rounds that begin early a kernel before this one writes them.
+    """
     if PDL:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
     t, e = tl.program_id(0), tl.arange(0, BE)
     token = tl.load(TOKENS + t)
     if token < 0:
-        token = tl.maximum(tl.load(DRAWN + (-1 - token)), 0)  # nobody asks what follows no token
+        token = tl.maximum(tl.load(DRAWN + (-1 - token)), 0)  # -1: left to the host
     token = token.to(tl.int64)
     x = tl.load(TABLE + token * E + e, mask=e < E, other=0.0).to(tl.float32)
     if GROUP > 0:
@@ -42,9 +45,9 @@ def norm_rows(
     E: tl.constexpr, BE: tl.constexpr, NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
     HAS_DELTA: tl.constexpr, HAS_ROWS: tl.constexpr, SHRINK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """What `residual_product` leaves, for a sum that is already there.
+    """Write what `residual_product` writes, for a DELTA that is already computed, or none.
 
-    The whole sum of squares is the first of its groups, the others are zero.
+    The first group has the row's whole sum of squares, the others are zero.
     """
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
@@ -71,7 +74,7 @@ def rope_rows(
     H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, BHALF: tl.constexpr,
     HAS_Q_NORM: tl.constexpr, HAS_K_NORM: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """One head of one row: norm, rotation, and k or v to its slot."""
+    """Norm and rotate one head of one row; write q to Q, and k or v to its slot in the cache."""
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
@@ -88,7 +91,7 @@ def rope_rows(
             factor = tl.rsqrt(squares + q_eps)
             left *= factor * tl.load(Q_NORM + d, mask=mask, other=0.0)
             right *= factor * tl.load(Q_NORM + HALF + d, mask=mask, other=0.0)
-    elif head < H + G:  # noqa: SIM102  # the next is decided when it is compiled
+    elif head < H + G:  # noqa: SIM102  # the next is decided at compile time
         if HAS_K_NORM:
             factor = tl.rsqrt(squares + k_eps)
             left *= factor * tl.load(K_NORM + d, mask=mask, other=0.0)

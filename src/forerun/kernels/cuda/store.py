@@ -12,7 +12,7 @@ from forerun.types import IntArray
 
 @dataclass(frozen=True, eq=False)
 class KVStore:
-    """One slot more than was asked for: rows that only fill up a bucket are written there."""
+    """K and V rows, with one slot more than was asked for: the dump slot, for padding rows."""
 
     rows: torch.Tensor  # [2, L, slots + 1, G, head_dim]: keys, then values
 

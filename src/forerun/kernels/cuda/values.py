@@ -1,4 +1,4 @@
-"""What the kernel set hands to the model: rows, and products that wait for what follows them."""
+"""What operations return to the model: rows, and products that wait for the next operation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forerun.kernels.cuda.weights import Matrix
 
 @dataclass(frozen=True)
 class Rows:
-    """[T, width], in float32 or in the operands' dtype; `chosen` [R] says which are meant."""
+    """Rows [T, width], in float32 or in the operands' dtype, of which `chosen` [R] are selected."""
 
     data: torch.Tensor
     chosen: torch.Tensor | None = None
@@ -23,9 +23,9 @@ class Rows:
 
 @dataclass(frozen=True)
 class Normed:
-    """norm(x) on its way into a product: x · weight, and Σx² in groups of columns.
+    """norm(x) as a product reads it: x · weight, and Σx² in groups of columns.
 
-    A power of two may have been taken out of x, and its square out of `eps`.
+    x may be divided by a power of two, and `eps` then by its square.
     """
 
     scaled: torch.Tensor  # [T, E], in the operands' dtype

@@ -35,13 +35,16 @@ class Matrix:
         return int(self.weight.shape[1])
 
 
-_GROUPS: Final = (128, 64, 32)  # columns that share a scale: the most that divide a row
-_ROWS_AT_ONCE: Final = 1 << 14  # so that a head does not stand in memory as float32
+_GROUPS: Final = (128, 64, 32)  # columns that share a scale: the first that divides a row
+_ROWS_AT_ONCE: Final = 1 << 14  # so that a large head is never in memory as float32 as a whole
 
 
 def packed(weight: torch.Tensor, bias: torch.Tensor | None) -> Matrix:
-    """Whole numbers of −127 … 127, in units of the largest of each group ÷ 127, as bytes: 128 more
-    than they are."""
+    """Quantize to whole numbers of −127 … 127, stored as bytes with 128 added.
+
+    Their unit is the largest magnitude of each group ÷ 127. A matrix whose rows no group size
+    divides stays as it is.
+    """
     num_in = weight.shape[1]
     group = next((size for size in _GROUPS if num_in % size == 0), 0)
     if not group:
@@ -58,7 +61,7 @@ def packed(weight: torch.Tensor, bias: torch.Tensor | None) -> Matrix:
 
 @dataclass(frozen=True)
 class Loader:
-    """`packs`: matrices become int8."""
+    """Loads weights onto the device; if it `packs`, matrices become int8."""
 
     dtype: torch.dtype
     device: torch.device
@@ -69,7 +72,7 @@ class Loader:
         return 1 + 4 / _GROUPS[0] if self.packs else self.dtype.itemsize
 
     def vector(self, source: WeightSource, names: Sequence[str]) -> torch.Tensor:
-        """In float32, whatever the products are in."""
+        """Load vectors, concatenated, in float32 whatever dtype the products have."""
         parts = [np.asarray(source.float32(name), np.float32) for name in names]
         return torch.from_numpy(np.concatenate(parts)).to(self.device)
 
@@ -82,11 +85,11 @@ class Loader:
         return packed(weight, bias) if self.packs else Matrix(weight, bias)
 
     def _floats(self, source: WeightSource, name: str) -> torch.Tensor:
-        """bfloat16 of a file goes over as it is; all else by way of float32."""
+        """Load one matrix: bfloat16 is sent as the file has it, all else is expanded to float32."""
         tensor = source.tensor(name)
         if tensor.format == "BF16" and self.dtype != torch.float32:
             raw = np.ascontiguousarray(tensor.data).view(np.int16).reshape(tensor.shape)
-            raw = raw if raw.flags.writeable else raw.copy()  # torch takes no other
+            raw = raw if raw.flags.writeable else raw.copy()  # torch warns otherwise
             return torch.from_numpy(raw).to(self.device).view(torch.bfloat16).to(self.dtype)
         floats = np.array(source.float32(name), np.float32)
         return torch.from_numpy(floats).to(self.device).to(self.dtype)

@@ -1,4 +1,4 @@
-"""Models of the hub: which files of a repository are the model, and their download."""
+"""Models of the Hugging Face hub: which files of a repository to take, and their download."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DEFAULT_VARIANT: Final = "Q4_K_M"
 def pull_from_hub(name: str, unfinished: Path, folder: Path, progress: Progress) -> None:
     """Fetch `org/name`, or one file of it as `org/name:Q8_0`, into `folder`.
 
-    The hub's client keeps what it has of each file in `unfinished`, and resumes there.
+    The hub's client downloads into `unfinished`, and resumes there after an interruption.
     """
     from huggingface_hub import HfApi, snapshot_download
 
@@ -39,14 +39,14 @@ def pull_from_hub(name: str, unfinished: Path, folder: Path, progress: Progress)
     except ForerunError:
         raise
     except Exception as error:
-        # The client raises its own errors, its transport's and the system's, by version.
+        # Depending on its version, the client raises its own, its transport's or system errors.
         if isinstance(error, OSError) and error.errno in NO_SPACE:
             raise
         raise DownloadFailed(
             f"{repo} could not be downloaded from the hub ({_first_line(error)}); "
             "check the name, the network, and that you are logged in if it is gated."
         ) from None
-    shutil.rmtree(unfinished / ".cache", ignore_errors=True)  # the client's notes for resuming
+    shutil.rmtree(unfinished / ".cache", ignore_errors=True)  # the client's state for resuming
     publish(unfinished, folder)
 
 
@@ -58,9 +58,9 @@ def _require_all(repo: str, shards: list[str], listed: list[str]) -> None:
 
 
 def _choose_files(repo: str, variant: str, listed: list[str]) -> list[str]:
-    """The configs with the weights or their index, or exactly one GGUF file.
+    """Return the configs with the weights or their index, or exactly one GGUF file.
 
-    Folders inside a repository hold the same weights for other programs, or other models.
+    Only the top folder counts: others have the same weights for other programs, or other models.
     """
     top = [file for file in listed if "/" not in file]
     safetensors = [file for file in top if file.endswith(".safetensors")]
@@ -79,10 +79,10 @@ def _choose_files(repo: str, variant: str, listed: list[str]) -> list[str]:
 
 
 def _choose_weights(top: list[str], safetensors: list[str]) -> list[str]:
-    """Without those that hold the same once more, such as consolidated.safetensors."""
+    """Return the weights, without copies of them such as consolidated.safetensors."""
     if INDEX in top:
-        return []  # it says itself which they are
-    return [SINGLE] if SINGLE in top else safetensors  # a head's may have other names
+        return []  # the shards are read from the index once that is downloaded
+    return [SINGLE] if SINGLE in top else safetensors  # files of heads may have other names
 
 
 def _choose_gguf(repo: str, variant: str, ggufs: list[str]) -> str:
@@ -99,8 +99,8 @@ def _choose_gguf(repo: str, variant: str, ggufs: list[str]) -> str:
 
 
 def _has_part(file: str, wanted: str, *, is_last: bool) -> bool:
-    """Whether a part of its name begins so, or the last is just that: m-BF16.gguf has no F16, and
-    m-Q6_K_L.gguf does not end in Q6_K."""
+    """Return whether a part of the file's name begins with `wanted`, or, with `is_last`, whether
+    the name ends in it: m-BF16.gguf has no part F16, and m-Q6_K_L.gguf does not end in Q6_K."""
     stem, wanted = (name.lower().removesuffix(".gguf") for name in (file, wanted))
     return re.search(rf"(^|[-._]){re.escape(wanted)}{'$' if is_last else ''}", stem) is not None
 

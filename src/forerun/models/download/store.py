@@ -1,4 +1,4 @@
-"""Where pulled models live: one folder per name under the cache directory."""
+"""Where pulled models are kept: one folder per name in the cache directory."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class InstalledModel:
 
 
 def default_cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """`FORERUN_CACHE` if set, else `forerun` in the user's cache folder.
+    """Return `FORERUN_CACHE` if set, else `forerun` in the user's cache folder.
 
-    `LLM` and the command line both ask here: each must find what the other pulled.
+    `LLM` and the command line both use this, so that each finds what the other pulled.
     """
     if chosen := environ.get("FORERUN_CACHE"):
         with _home_known(chosen):
@@ -42,7 +42,7 @@ def default_cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 @contextmanager
 def _home_known(path: str) -> Iterator[None]:
-    """Python raises a bare error where the system knows no home folder of a user."""
+    """Turn the bare `RuntimeError` of an unknown home folder into `InvalidOption`."""
     try:
         yield
     except RuntimeError:
@@ -52,7 +52,7 @@ def _home_known(path: str) -> Iterator[None]:
 
 
 def model_dir(name: str, cache_dir: Path) -> Path:
-    """The folder of a pulled name; ":" (a hub file's variant) is written "@"."""
+    """Return the folder of a pulled name; ":" (before a hub file's variant) is written "@"."""
     if not _NAME.fullmatch(name):
         raise UnknownModel(
             f"{name!r} cannot be pulled; give a name from `forerun models`, "
@@ -62,7 +62,7 @@ def model_dir(name: str, cache_dir: Path) -> Path:
 
 
 def publish(ready: Path, folder: Path) -> None:
-    """Move a finished folder to its place in one step; another process may have been first."""
+    """Move a finished folder to its place in one step, unless another process was first."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         ready.replace(folder)
@@ -72,7 +72,7 @@ def publish(ready: Path, folder: Path) -> None:
 
 
 def find_model(model: str | Path, cache_dir: Path) -> Path:
-    """The GGUF file or directory that `model` names: a path, or a name that was pulled."""
+    """Return the GGUF file or directory that `model` names: a path, or a pulled name."""
     if isinstance(model, Path) or _exists(model):
         return Path(model)
     folder = model_dir(model, cache_dir) if _NAME.fullmatch(model) else None
@@ -97,7 +97,7 @@ def _exists(model: str) -> bool:
 
 
 def installed_models(cache_dir: Path) -> list[InstalledModel]:
-    """All pulled models, by name; `OSError` where the folder is there and cannot be read."""
+    """Return all pulled models, ordered by name; `OSError` if the folder cannot be read."""
     root = cache_dir / "models"
     try:
         os.listdir(root)
@@ -115,7 +115,7 @@ def installed_models(cache_dir: Path) -> list[InstalledModel]:
 
 
 def main_file(folder: Path) -> Path | None:
-    """A Hugging Face directory is itself the model; otherwise its GGUF file is."""
+    """Return what `open_checkpoint` takes: a Hugging Face directory itself, or its GGUF file."""
     if (folder / "config.json").is_file():
         return folder
     files = sorted(folder.glob("*.gguf"))

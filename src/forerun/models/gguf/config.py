@@ -14,7 +14,7 @@ _ARCHITECTURES = ("llama", "qwen2", "qwen3")
 
 
 def read_gguf_config(header: GgufHeader, path: Path) -> ModelConfig:
-    """The config that the metadata and the list of tensors describe."""
+    """Return the config that the metadata and the list of tensors describe."""
     architecture = _architecture(header, path)
     fields = Fields(header.metadata, path, f"{architecture}.")
     _refuse_variants(fields)

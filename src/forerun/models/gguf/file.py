@@ -82,7 +82,7 @@ class GgufCheckpoint:
 
 
 def _hf_name(name: str) -> str:
-    """Hugging Face's name for a GGUF tensor; unknown names stay, and the layout refuses them."""
+    """Return Hugging Face's name of a GGUF tensor; unknown names stay, for `check_tensors`."""
     match = _LAYER_NAME.fullmatch(name)
     if match and match[2] in _PER_LAYER:
         return f"model.layers.{int(match[1])}.{_PER_LAYER[match[2]]}.{match[3]}"
@@ -95,7 +95,7 @@ def _half_split(
 ) -> npt.NDArray[np.uint8]:
     """Reorder rows from interleaved pairs (0, h, 1, h+1, …) to halves (0, 1, …, h, h+1, …).
 
-    A row keeps its raw blocks. In a bias each element is a row.
+    Rows move as raw blocks. In a bias each element is a row.
     """
     rows = data.reshape(num_rows, -1)
     order = np.arange(num_rows).reshape(num_heads, -1, 2).swapaxes(1, 2).reshape(-1)

@@ -31,7 +31,7 @@ _FLOAT32: Final = 6
 _STRING: Final = 8
 _ARRAY: Final = 9
 
-# Far above any model known, far below what could hurt: refuse absurd counts at once.
+# Far above any known model, far below what could do harm.
 _MAX_FIELDS: Final = 1 << 16
 _MAX_TENSORS: Final = 1 << 16
 _MAX_NAME_BYTES: Final = 1 << 10
@@ -75,7 +75,7 @@ class _Cursor:
         return InvalidWeights(f"{self.path}: {problem}; download the file again.")
 
     def _advance(self, num_bytes: int, what: str) -> int:
-        """The old position, after moving on; raises where the file ends too early."""
+        """Move on by `num_bytes` and return the old position; raises if the file is too short."""
         left = self.num_bytes - self.at
         if num_bytes > left:
             raise self.fail(f"{what} needs {num_bytes} bytes where {left} are left")
@@ -170,7 +170,7 @@ def _read_value(cursor: _Cursor, name: str) -> Any:
 
 
 def _read_entries(cursor: _Cursor, num_tensors: int) -> list[TensorEntry]:
-    """As the header lists them: each `start` counts from where data begins."""
+    """Read the list of tensors; each `start` still counts from where the data begins."""
     entries: dict[str, TensorEntry] = {}
     for i in range(num_tensors):
         name = cursor.string(f"the name of tensor {i}", _MAX_NAME_BYTES)
@@ -199,7 +199,8 @@ def _read_entry(cursor: _Cursor, name: str) -> TensorEntry:
 def _place_tensors(
     cursor: _Cursor, entries: list[TensorEntry], alignment: int
 ) -> dict[str, TensorEntry]:
-    """Tensors lie in the order listed, without gaps beyond padding: any other offset is corrupt."""
+    """Make each `start` an offset in the file. Tensors must lie in the order listed, with no gaps
+    but padding."""
     base = _align(cursor.at, alignment)
     tensors, expected = {}, 0
     for entry in entries:

@@ -1,4 +1,4 @@
-"""How byte-level vocabularies cut text into words before merging, by GGUF's names for them."""
+"""How byte-level vocabularies cut text into words before merging, by GGUF's names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TEKKEN: Final = (
 
 @dataclass(frozen=True)
 class PreTokenizer:
-    """One way to cut text, and the habits that come with it."""
+    """One way to cut text, and the settings that go with it."""
 
     splitter: pre_tokenizers.PreTokenizer
     normalizer: normalizers.Normalizer | None = None
@@ -35,7 +35,7 @@ def _gpt2() -> PreTokenizer:
 
 
 def _digits_then_gpt2() -> PreTokenizer:
-    """Each digit stands alone; then words as GPT-2 has them (SmolLM, StarCoder)."""
+    """Cut off each digit, then words as in GPT-2 (SmolLM, StarCoder)."""
     words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     return PreTokenizer(
         pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), words])
@@ -60,7 +60,7 @@ def _tekken() -> PreTokenizer:
     return PreTokenizer(_by_pattern(_TEKKEN), ignores_merges=True, adds_bos=True)
 
 
-# "default" means that the converter did not know the model; GPT-2's cut is the common ancestor.
+# "default" means that the converter did not know the model; GPT-2's way is the common ancestor.
 PRE_TOKENIZERS: Final[dict[str, Callable[[], PreTokenizer]]] = {
     "default": _gpt2,
     "gpt-2": _gpt2,

@@ -21,7 +21,7 @@ _CONTROL: Final = 3
 _USER_DEFINED: Final = 4
 _UNUSED: Final = 5
 # Control tokens of these names end an answer, as in llama.cpp: a file lists few ids, often only the
-# end of a turn, and behind a plain prompt the model writes the end of a text.
+# end of a turn, but after a plain prompt the model writes the end of a text.
 _ENDS: Final = frozenset(
     (
         *("</s>", "<eos>", "[EOS]", "<|endoftext|>", "<|end_of_text|>"),
@@ -122,7 +122,7 @@ def _sentencepiece(fields: Fields, tokens: list[str], kinds: list[int]) -> Token
 def _scored_merges(
     tokens: list[str], scores: list[float], vocab: dict[str, int]
 ) -> list[tuple[str, str]]:
-    """SentencePiece joins the pair whose whole scores best: each split of a piece is a merge."""
+    """Return SentencePiece's merges: every split of a piece in two, best-scored pieces first."""
     merges = []
     for token, score in zip(tokens, scores, strict=True):
         for cut in range(1, len(token)):
@@ -142,7 +142,7 @@ def _finish(
     adds_bos: bool,
     strips_space: bool = False,
 ) -> Tokenizer:
-    """Mark added and special tokens, and what goes around a prompt."""
+    """Set added and special tokens, BOS and EOS around a prompt, and the traits."""
     special = [i for i, kind in enumerate(kinds) if kind in (_CONTROL, _UNKNOWN)]
     added = [i for i, kind in enumerate(kinds) if kind == _USER_DEFINED]
     backend.add_special_tokens([AddedToken(tokens[i], normalized=False) for i in special])
@@ -175,7 +175,7 @@ def _finish(
 
 
 def _end_ids(listed: Iterable[int | None], tokens: list[str], kinds: list[int]) -> tuple[int, ...]:
-    """Those that the file lists, then control tokens that are called an end."""
+    """Return the end ids that the file lists, then control tokens with the name of an end."""
     called = [i for i, kind in enumerate(kinds) if kind == _CONTROL and tokens[i] in _ENDS]
     return tuple(dict.fromkeys([*(i for i in listed if i is not None), *called]))
 
@@ -183,7 +183,7 @@ def _end_ids(listed: Iterable[int | None], tokens: list[str], kinds: list[int]) 
 def _surround(
     backend: tokenizers.Tokenizer, tokens: list[str], bos: int | None, eos: int | None
 ) -> None:
-    """Put BOS before and EOS after a prompt where the model wants them."""
+    """Put BOS before and EOS after a prompt, each if it is given."""
     before = [] if bos is None else [tokens[bos]]
     after = [] if eos is None else [tokens[eos]]
     if before or after:

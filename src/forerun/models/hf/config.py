@@ -10,7 +10,7 @@ from forerun.models.fields import Fields
 
 
 def read_hf_config(values: dict[str, Any], source: object) -> ModelConfig:
-    """The config in `values`; `source` says where they stand."""
+    """Read the shape from a config's `values`; errors name `source`."""
     architecture = values.get("model_type")
     if architecture not in SUPPORTED_ARCHITECTURES:
         supported = ", ".join(SUPPORTED_ARCHITECTURES)
@@ -57,7 +57,7 @@ def _refuse_variants(fields: Fields) -> None:
 
 
 def _rope_fields(fields: Fields) -> Fields:
-    """Rope settings: `rope_parameters` in new files, `rope_scaling` in older ones."""
+    """Return the rope settings: `rope_parameters` in new files, `rope_scaling` in older ones."""
     for name in ("rope_parameters", "rope_scaling"):
         value = fields.get(name)
         if value is None:
@@ -88,8 +88,10 @@ def _rope_scaling(rope: Fields, max_len: int) -> RopeScaling | None:
 
 
 def _sliding_window(fields: Fields, architecture: str) -> int | None:
-    """Mistral windows every layer; Qwen, where `use_sliding_window` asks for it, those from
-    `max_window_layers` on. Defaults are transformers'; a window of null is none."""
+    """Return the sliding window, None for full attention.
+
+    Mistral has it in every layer; Qwen, if `use_sliding_window` is set, in those from
+    `max_window_layers` on. Defaults are those of transformers; null means no window."""
     is_given = "sliding_window" in fields.values
     window = fields.integer("sliding_window", 0 if is_given else 4096) or None
     if architecture == "mistral":

@@ -20,7 +20,7 @@ from forerun.models.weights.layout import check_config, check_tensors
 SINGLE: Final = "model.safetensors"
 INDEX: Final = "model.safetensors.index.json"
 
-# Older exports store what rope computes anyway.
+# Older exports store the rotary frequencies, which are computed anyway.
 _IGNORED_SUFFIX: Final = ".rotary_emb.inv_freq"
 
 
@@ -62,13 +62,13 @@ class HfCheckpoint:
         }
 
     def _is_wanted(self, name: str) -> bool:
-        """A tied head that the file repeats is the embedding once more."""
+        """Return whether a tensor is needed; a tied head only repeats the embedding."""
         repeated = self.config.tie_embeddings and name == "lm_head.weight"
         return not repeated and not name.endswith(_IGNORED_SUFFIX)
 
 
 def _open_files(folder: Path) -> dict[str, SafetensorsFile]:
-    """The file that holds each tensor."""
+    """Return the file of each tensor."""
     if (folder / INDEX).is_file():
         return _open_shards(folder)
     if not (folder / SINGLE).is_file():
@@ -81,7 +81,7 @@ def _open_files(folder: Path) -> dict[str, SafetensorsFile]:
 
 
 def read_weight_map(index: Path) -> dict[str, str]:
-    """The file name of each tensor's shard."""
+    """Return the file name of each tensor's shard."""
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise InvalidWeights(f"{index}: 'weight_map' is missing; download the file again.")

@@ -1,4 +1,4 @@
-"""JSON files beside the weights, read with sentences for errors."""
+"""JSON files beside the weights; whatever is wrong with them raises `InvalidWeights`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forerun.files import MAX_JSON_BYTES, read_bytes
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in `path`."""
+    """Read the JSON object in `path`."""
     try:
         return json_object(read_bytes(path, MAX_JSON_BYTES), path)
     except OSError as error:
@@ -31,5 +31,5 @@ def json_object(text: str | bytes, source: object) -> dict[str, Any]:
 
 
 def read_json_if_there(path: Path) -> dict[str, Any]:
-    """The JSON object in `path`, or an empty one."""
+    """Read the JSON object in `path`; an empty one if there is no such file."""
     return read_json(path) if path.is_file() else {}

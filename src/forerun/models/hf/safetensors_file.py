@@ -23,7 +23,7 @@ from forerun.models.weights.formats import FORMATS
 from forerun.models.weights.mapped_file import map_file
 
 _SUPPORTED: Final = ("F32", "F16", "BF16")
-_MAX_HEADER_BYTES: Final = 100_000_000  # as the format's own library has it
+_MAX_HEADER_BYTES: Final = 100_000_000  # the limit of the safetensors library
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class SafetensorsFile:
         return Tensor(name, entry.shape, entry.dtype, data)
 
     def blocks(self, name: str, format: str) -> Tensor:
-        """A matrix of bytes whose rows are blocks of a packed format."""
+        """Return a matrix of bytes as a tensor whose rows are blocks of a packed format."""
         entry, packed = self._entries[name], FORMATS[format]
         due = math.prod(entry.shape)
         is_whole = len(entry.shape) == 2 and entry.shape[1] % packed.block_bytes == 0
@@ -81,7 +81,7 @@ class SafetensorsFile:
         return Tensor(name, shape, format, data)
 
     def integers(self, name: str) -> npt.NDArray[np.int64]:
-        """A vector of 64-bit integers, such as a map between vocabularies."""
+        """Return a vector of 64-bit integers, such as a map between vocabularies."""
         entry = self._entries[name]
         if entry.dtype != "I64" or entry.end - entry.start != 8 * math.prod(entry.shape):
             raise self._fail(f"tensor {name!r} is no vector of 64-bit integers")
@@ -91,7 +91,7 @@ class SafetensorsFile:
         return InvalidWeights(f"{self.path}: {problem}; download the file again.")
 
     def _read_header(self) -> tuple[dict[str, Any], int]:
-        """The header's JSON, and where data begins."""
+        """Return the header's JSON, and where the data begins."""
         size = self._data.size
         if size < 8:
             raise self._fail(f"the header length needs 8 bytes where {size} are left")
@@ -129,7 +129,7 @@ class SafetensorsFile:
         return _Entry(tuple(shape), dtype, start, end)
 
     def _check_layout(self, base: int) -> None:
-        """Tensors fill the file without holes or overlaps."""
+        """Raise unless the tensors fill the file without holes or overlaps."""
         expected = base
         for name, entry in sorted(self._entries.items(), key=lambda item: item[1].start):
             if entry.start != expected:
@@ -140,7 +140,7 @@ class SafetensorsFile:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object whose keys are distinct."""
+    """Make a JSON object; raises `ValueError` if a key occurs twice."""
     result = dict(pairs)
     if len(result) != len(pairs):
         raise ValueError("a name appears twice")

@@ -20,7 +20,7 @@ _TOKEN_NAMES: Final = ("bos_token", "eos_token", "unk_token", "pad_token")
 def tokenizer_from_directory(
     folder: Path, config: dict[str, Any], generation_config: dict[str, Any]
 ) -> Tokenizer:
-    """Build the tokenizer of a directory; the two configs name the ids that end a text."""
+    """Build a directory's tokenizer; either config may name the ids that end a text."""
     backend, description = _read_backend(folder / "tokenizer.json")
     settings = read_json_if_there(folder / "tokenizer_config.json")
     added = description.get("added_tokens") or []
@@ -62,7 +62,7 @@ def _read_backend(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, Any]]:
 
 
 def _read_decoder(description: dict[str, Any], folder: Path) -> tuple[Spelling, bool]:
-    """How tokens spell bytes, and whether decoding drops the first space."""
+    """Return how tokens spell bytes, and whether decoding drops the first space."""
     decoder = description.get("decoder") or {}
     steps = decoder.get("decoders") or [decoder]
     kinds = {step.get("type") for step in steps}
@@ -78,8 +78,9 @@ def _read_decoder(description: dict[str, Any], folder: Path) -> tuple[Spelling, 
 
 
 def _named_tokens(folder: Path, settings: dict[str, Any]) -> dict[str, str]:
-    """Special tokens by role, each a string or an object with `content`. What the settings leave
-    out may stand in a file of its own."""
+    """Return special tokens by role: from the settings, else from special_tokens_map.json.
+
+    In both, a token is a string or an object with `content`."""
     given = {**read_json_if_there(folder / "special_tokens_map.json"), **settings}
     values = {name: given.get(name) for name in _TOKEN_NAMES}
     texts = {n: v.get("content") if isinstance(v, dict) else v for n, v in values.items()}
@@ -96,7 +97,7 @@ def _bos_id(backend: tokenizers.Tokenizer, bos: str | None, config: dict[str, An
 def _eos_ids(
     backend: tokenizers.Tokenizer, eos: str | None, *configs: dict[str, Any]
 ) -> tuple[int, ...]:
-    """The first config that names end ids decides, as in generation; else the tokenizer's own."""
+    """Return the end ids of the first config that names any, else the tokenizer's own."""
     for config in configs:
         ids = _id_list(config.get("eos_token_id"))
         if ids:
@@ -118,7 +119,8 @@ def _read_template(file: Path) -> str:
 
 
 def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:
-    """A file of its own wins over the setting; among named templates, "default" is taken."""
+    """Return the template: chat_template.jinja takes precedence over the settings; among named
+    templates, "default" is used."""
     file = folder / "chat_template.jinja"
     if file.is_file():
         return _read_template(file)

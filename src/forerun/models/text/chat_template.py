@@ -21,11 +21,11 @@ from forerun.models.text.template_sandbox import MAX_CHARS, TemplateSandbox
 
 Messages = Sequence[Mapping[str, Any]]
 T = TypeVar("T")
-_TEXT_PARTS: Final = ("text", "input_text", "output_text")  # the last two in responses
+_TEXT_PARTS: Final = ("text", "input_text", "output_text")  # the last two: OpenAI's responses API
 
 
 def template_text(given: object) -> str:
-    """A template's text as it is, or that of the file which a text without any jinja2 names."""
+    """Return `given` if it contains jinja2, else the text of the file that it names."""
     if isinstance(given, str) and ("{{" in given or "{%" in given):
         return given
     if not isinstance(given, str) or not os.path.isfile(given):
@@ -43,7 +43,7 @@ def template_text(given: object) -> str:
 
 
 def content_text(message: Mapping[str, Any]) -> str:
-    """What a message says. Text parts are lines of it; an assistant may have said nothing."""
+    """Return a message's content as one text: parts become lines, an assistant's None is empty."""
     content = message["content"]
     if isinstance(content, str):
         return content
@@ -64,7 +64,10 @@ def _is_text_part(given: object) -> bool:
 
 
 def _with_text(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Tools are called without words, and answer with any value: templates know both."""
+    """Return the message with its content as one text.
+
+    Messages with tool calls, which may have no content, and those of tools, which may have any
+    value, stay as they are: templates handle both."""
     if "content" not in message or message.get("tool_calls") or message.get("role") == "tool":
         return dict(message)
     return {**message, "content": content_text(message)}
@@ -75,23 +78,23 @@ class _RefusedMessages(TemplateError):
 
 
 class ChatTemplate:
-    """One compiled template, with the functions that Hugging Face gives them."""
+    """One compiled template, with the functions that Hugging Face gives to templates."""
 
     def __init__(self, source: str) -> None:
         self.source = source
         self._sandbox = TemplateSandbox()
         self._sandbox.filters["tojson"] = _to_json
         self._sandbox.globals.update(raise_exception=_refuse, strftime_now=_strftime_now)
-        self._lock = Lock()  # the sandbox counts the turns of one rendering
+        self._lock = Lock()  # the sandbox counts the loop turns of one rendering at a time
         self._program = _guarded(lambda: self._sandbox.from_string(source))
 
     @cached_property
     def reads(self) -> frozenset[str]:
-        """The names that it looks up in what `render` is given."""
+        """The variables that the template reads."""
         return frozenset(meta.find_undeclared_variables(self._sandbox.parse(self.source)))
 
     def render(self, /, messages: Messages, add_generation_prompt: bool, **variables: Any) -> str:
-        """The prompt text for `messages`; `variables` are what else the template may read."""
+        """Return the prompt text for `messages`; `variables` are further ones for the template."""
         given = {
             "messages": [_with_text(message) for message in messages],
             "add_generation_prompt": add_generation_prompt,
@@ -130,14 +133,14 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """As transformers has it: no HTML escapes, unlike jinja's own filter."""
+    """Write JSON as transformers does: without the HTML escapes of jinja's own filter."""
     return json.dumps(
         value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
 
 
 def _guarded(run: Callable[[], T]) -> T:
-    """Whatever a template does wrong becomes one sentence."""
+    """Call `run`; whatever a template does wrong raises `InvalidTemplate` with one sentence."""
     try:
         return run()
     except _RefusedMessages as error:

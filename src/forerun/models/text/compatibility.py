@@ -1,4 +1,4 @@
-"""Whether a draft model speaks the target's language: the same ids for the same tokens."""
+"""Checks that a draft model has the target's tokenizer: the same ids for the same tokens."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from forerun.models.text.tokenizer import Tokenizer
 def check_compatible(target: Tokenizer, draft: Tokenizer) -> None:
     """Raise `TokenizerMismatch` at the first difference that matters.
 
-    Tokens must agree id by id; padding, which only fills a vocabulary up, counts as absent.
-    Special tokens must be special in both. Of the ids that end a text, one model may list fewer
-    than the other (a GGUF file names one where Hugging Face lists several).
+    Tokens must agree id by id; padding, which only fills up a vocabulary, counts as absent.
+    Special tokens must be special in both. One model may list fewer EOS ids than the other (a GGUF
+    file names one where Hugging Face lists several).
     """
     _check_tokens(target, draft)
     _check_special(target, draft)
@@ -21,7 +21,7 @@ def check_compatible(target: Tokenizer, draft: Tokenizer) -> None:
 
 
 def tokenizer_hash(tokenizer: Tokenizer) -> str:
-    """Equal where ids stand for the same tokens; padding at the end counts as absent."""
+    """Return a hash that is equal if ids are the same tokens; padding at the end does not count."""
     tokens = [_token(tokenizer, token_id) for token_id in range(tokenizer.vocab_size)]
     while tokens and tokens[-1] is None:
         tokens.pop()
@@ -55,7 +55,7 @@ def _check_ends(target: Tokenizer, draft: Tokenizer) -> None:
 
 
 def _token(tokenizer: Tokenizer, token_id: int) -> str | None:
-    """The token, or None where there is nothing but padding."""
+    """Return the token, None for padding and ids beyond the vocabulary."""
     if token_id >= tokenizer.vocab_size or tokenizer.is_padding(token_id):
         return None
     return tokenizer.token(token_id)

@@ -1,4 +1,4 @@
-"""A conversation as a prompt's text: with an answer to begin, or its last message left open."""
+"""A conversation as the text of a prompt, for a new answer or to continue the last message."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ def conversation_text(
     add_generation_prompt: bool | None = None,
     continue_final_message: bool = False,
 ) -> str:
-    """Through the model's chat template. Where nobody says more, an answer is to begin unless the
-    last message goes on."""
+    """Render a conversation with the model's chat template.
+
+    `add_generation_prompt` defaults to true, unless the last message is to be continued."""
     opens = not continue_final_message if add_generation_prompt is None else add_generation_prompt
     if not continue_final_message:
         return tokenizer.apply_chat_template(messages, opens, **variables)
@@ -35,7 +36,7 @@ def conversation_text(
         raise InvalidOption(
             "continue_final_message cannot be where the last message has no text; give it one."
         )
-    # Its words may stand in what the template puts behind them, too, so their end has a mark.
+    # The template may repeat the last message's text, so its end is found by a unique mark.
     end = uuid.uuid4().hex
     marked = [*before, {**last, "content": content_text(last) + end}]
     text = tokenizer.apply_chat_template(marked, opens, **variables)
@@ -48,8 +49,8 @@ def conversation_text(
 
 
 def effort_variables(tokenizer: Tokenizer, effort: str | None) -> dict[str, Any]:
-    """What says how much to reason, where the chat template reads it: OpenAI's `reasoning_effort`,
-    or whether to at all."""
+    """Return the variables by which the chat template takes a reasoning effort: OpenAI's
+    `reasoning_effort`, or `enable_thinking`; {} if it reads neither."""
     if effort is None:
         return {}
     known = {"reasoning_effort": effort, "enable_thinking": effort != "none"}
@@ -58,7 +59,7 @@ def effort_variables(tokenizer: Tokenizer, effort: str | None) -> dict[str, Any]
 
 
 def checked_variables(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """`chat_template_kwargs`: whatever a template reads, but for what has a name of its own."""
+    """Return `chat_template_kwargs`; names that are options of their own raise `InvalidOption`."""
     if not isinstance(given, Mapping | None):
         raise InvalidOption("chat_template_kwargs cannot be this; give a mapping, or None.")
     for name in given or ():
@@ -70,7 +71,9 @@ def checked_variables(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 def require_read(given: Mapping[str, Any], tokenizer: Tokenizer, options: Collection[str]) -> None:
-    """Names that the chat template reads; a slip is named beside the nearest of `options`, too."""
+    """Raise `UnknownKeyword` for a name that the chat template does not read.
+
+    The error suggests the nearest of its variables and of `options`."""
     if not given:
         return
     reads = tokenizer.template_reads

@@ -1,7 +1,7 @@
-"""Where chat templates run: jinja's sandbox, in which values stay small and loops end.
+"""The sandbox that chat templates run in: jinja's, with bounds on loops and the size of values.
 
-A template comes with a model from elsewhere. Jinja's sandbox keeps it away from Python's
-internals; here every operation that could multiply the size of a value is bounded too.
+A template comes with a model and is not trusted. Jinja's sandbox keeps it away from Python's
+internals; this one also bounds every operation that could multiply the size of a value.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 MAX_CHARS: Final = 16_000_000
-MAX_STEPS: Final = 1_000_000  # loop turns over `range`, in all
+MAX_STEPS: Final = 1_000_000  # loop turns over `range` in one rendering
 MAX_SECONDS: Final = 10.0
 
-_MAX_DIGITS: Final = 1000  # of a power
+_MAX_DIGITS: Final = 1000  # largest base or exponent of a power
 _WIDE_FORMAT: Final = re.compile(r"%[^a-zA-Z%]*(?:\d{4}|\*)|:[^}]*(?:\d{4}|\{)")
 
 
 class _GenerationBlock(Extension):
-    """`{% generation %} … {% endgeneration %}` marks training text; here it is just its body."""
+    """`{% generation %} … {% endgeneration %}`, which marks text for training: just its body."""
 
     tags = {"generation"}  # noqa: RUF012  (jinja2's own declaration)
 
@@ -52,7 +52,7 @@ class _BoundedCode(CodeGenerator):
 
 
 class TemplateSandbox(ImmutableSandboxedEnvironment):
-    """An environment for one template; `start` grants a rendering its time and loop turns."""
+    """An environment for one template; `start` resets the limits before each rendering."""
 
     intercepted_binops = frozenset({"*", "**", "%", "+"})
     code_generator_class = _BoundedCode
@@ -111,7 +111,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
 
 
 def _bounded(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter that refuses to build huge values."""
+    """Return the filter `run` with a check that refuses to build huge values."""
 
     @functools.wraps(run)
     def checked(*args: Any, **kwargs: Any) -> Any:
@@ -124,7 +124,7 @@ def _bounded(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_operation(name: str, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Refuse an operator, method or filter whose result could be too large to hold."""
+    """Raise `SecurityError` if the result of an operator, method or filter could be huge."""
     others = [*args, *kwargs.values()]
     if name == "+":
         _check_size(sum(_size(item) for item in (value, *others)))

@@ -1,8 +1,8 @@
-"""The bytes that a token stands for, so that text can be joined before it is decoded.
+"""The bytes of tokens, which are joined before they are decoded.
 
-Two vocabularies exist in this family. *Byte-level* BPE writes each byte as one printable
-character (a space is "Ġ"). *SentencePiece* writes text as it is with "▁" for a space, and bytes
-that it has no piece for as "<0x0A>".
+Models of this family have two kinds of vocabulary. *Byte-level* BPE writes each byte as one
+printable character (a space is "Ġ"). *SentencePiece* writes text as it is, with "▁" for a space,
+and bytes that it has no piece for as "<0x0A>".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BYTE_PIECE: Final = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 def _byte_letters() -> dict[str, int]:
-    """GPT-2's alphabet: printable Latin-1 bytes as themselves, the rest from U+0100 on."""
+    """Return GPT-2's alphabet: printable Latin-1 bytes as themselves, the rest from U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     letters = {chr(byte): byte for byte in printable}
     others = [byte for byte in range(256) if byte not in set(printable)]
@@ -37,7 +37,7 @@ BYTE_LETTERS: Final = _byte_letters()
 
 
 def token_bytes(token: str, spelling: Spelling) -> bytes:
-    """The bytes of one ordinary token; special and added tokens are plain text instead."""
+    """Return the bytes of one ordinary token; special and added tokens are plain text instead."""
     if spelling is Spelling.BYTE_LEVEL:
         if all(letter in BYTE_LETTERS for letter in token):
             return bytes(BYTE_LETTERS[letter] for letter in token)
@@ -47,9 +47,9 @@ def token_bytes(token: str, spelling: Spelling) -> bytes:
 
 
 def whole_characters(spelled: bytes, final: bool = False) -> tuple[str, bytes]:
-    """The text of `spelled`, and the bytes of an incomplete character at its end.
+    """Return the text of `spelled`, and the bytes of an incomplete character at its end.
 
-    At the end of a text (`final`) nothing is left: such a character becomes U+FFFD.
+    At the end of a text (`final`) such a character becomes U+FFFD, and no bytes are left.
     """
     text, num_used = codecs.utf_8_decode(spelled, "replace", final)
     return text, spelled[num_used:]

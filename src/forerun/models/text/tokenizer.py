@@ -16,17 +16,17 @@ from forerun.errors import InvalidTemplate, InvalidTokenizer
 from forerun.models.text.chat_template import ChatTemplate, Messages, template_text
 from forerun.models.text.token_bytes import Spelling, token_bytes
 
-# What Hugging Face's readers take a tokenizer from.
+# The files that Hugging Face's loaders read a tokenizer from.
 TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
 _PADDING: Final = re.compile(r"\[PAD\d+\]|[<\[]\|?(?:unused|dummy)_?\d+\|?[>\]]")
 
 
 @dataclass(frozen=True)
 class TokenizerTraits:
-    """What a vocabulary's files say beside its pieces."""
+    """What the files say about a vocabulary besides its pieces."""
 
     spelling: Spelling
-    strips_space: bool = False  # text starts with a space of the tokenizer's own, not the user's
+    strips_space: bool = False  # the first token begins with a space that is not the text's
     bos_id: int | None = None
     eos_ids: tuple[int, ...] = ()
     special_ids: frozenset[int] = frozenset()  # dropped from text: <s>, <|im_end|> …
@@ -53,16 +53,16 @@ class Tokenizer:
         self.has_chat_template: Final = traits.chat_template is not None
 
     def encode(self, text: str, add_special: bool = True, parse_special: bool = True) -> list[int]:
-        """Ids for `text`.
+        """Return the ids of `text`.
 
         `add_special` adds what the model expects around a prompt (BOS for Llama). Special tokens
-        spelled out in `text` become those tokens, as Hugging Face does it; with
-        `parse_special=False` they are ordinary text.
+        spelled out in `text` become those tokens, as in Hugging Face; with `parse_special=False`
+        they are ordinary text.
         """
         is_plain = parse_special or not self._may_spell_special(text)
         backend = self._backend if is_plain else self._literal_backend
         try:
-            # Unlike `encode` it lets other threads run: a text of megabytes takes seconds.
+            # Unlike `encode`, this lets other threads run: a text of megabytes takes seconds.
             (found,) = backend.encode_batch_fast([text], add_special_tokens=add_special)
         except (TypeError, UnicodeEncodeError):
             raise InvalidTokenizer("text holds a lone surrogate; give valid Unicode.") from None
@@ -71,9 +71,9 @@ class Tokenizer:
     def decode(
         self, ids: Iterable[int], skip_special: bool = True, continuing: bool = False
     ) -> str:
-        """Text for `ids`; bytes that are not UTF-8 become U+FFFD.
+        """Return the text of `ids`; bytes that are not UTF-8 become U+FFFD.
 
-        `continuing` says that the text goes on after other text, so that a leading space counts.
+        `continuing` says that the text follows other text, so that a leading space is kept.
         """
         joined = b"".join(self.token_bytes(token, skip_special) for token in ids)
         if self._traits.strips_space and not continuing:
@@ -82,12 +82,12 @@ class Tokenizer:
 
     @property
     def settings(self) -> dict[str, str | None]:
-        """What its chat template is, and what that is given."""
+        """The chat template and its variables, as in tokenizer_config.json."""
         traits = self._traits
         return {**traits.template_variables, "chat_template": traits.chat_template}
 
     def files(self) -> dict[str, bytes]:
-        """The same tokenizer as `TOKENIZER_FILES`, by name."""
+        """Return the contents of `TOKENIZER_FILES` for this tokenizer, by name."""
         traits = self._traits
         ends = {"bos_token_id": traits.bos_id, "eos_token_id": list(traits.eos_ids)}
         told = [json.dumps(each, indent=2) for each in (self.settings, ends)]
@@ -95,7 +95,7 @@ class Tokenizer:
         return {name: text.encode() for name, text in zip(TOKENIZER_FILES, texts, strict=True)}
 
     def token(self, token_id: int) -> str:
-        """The token as the vocabulary spells it ("Ġthe", "▁the", "<|im_end|>")."""
+        """Return the token as the vocabulary spells it ("Ġthe", "▁the", "<|im_end|>")."""
         if not 0 <= token_id < len(self._tokens):
             raise InvalidTokenizer(
                 f"token id {token_id} is outside the vocabulary; use 0 … {len(self._tokens) - 1}."
@@ -103,15 +103,15 @@ class Tokenizer:
         return self._tokens[token_id]
 
     def is_padding(self, token_id: int) -> bool:
-        """Whether the id only fills the vocabulary up: no text encodes to it."""
+        """Return whether the id only fills up the vocabulary, so that no text encodes to it."""
         token = self.token(token_id)
         is_named = bool(token) and not _PADDING.fullmatch(token)
         return token_id in self._traits.unused_ids or not is_named
 
     def token_bytes(self, token_id: int, skip_special: bool = True) -> bytes:
-        """The bytes that a token adds to the text; none for a special one that is skipped.
+        """Return the bytes that a token adds to the text; none for a special one that is skipped.
 
-        A model's head may be padded past the vocabulary: those ids spell nothing.
+        A model's head may be padded beyond the vocabulary: such ids have no bytes.
         """
         if (skip_special and token_id in self.special_ids) or token_id >= self.vocab_size:
             return b""
@@ -124,7 +124,7 @@ class Tokenizer:
     def apply_chat_template(
         self, /, messages: Messages, add_generation_prompt: bool = True, **variables: Any
     ) -> str:
-        """The prompt text for a conversation, by the model's own template.
+        """Return the prompt text for a conversation, by the model's own template.
 
         Encode it with `add_special=False`: the template writes BOS itself.
         """
@@ -134,20 +134,20 @@ class Tokenizer:
     def encode_chat(
         self, /, messages: Messages, add_generation_prompt: bool = True, **variables: Any
     ) -> list[int]:
-        """Ids of the prompt for a conversation."""
+        """Return the ids of the prompt for a conversation."""
         text = self.apply_chat_template(messages, add_generation_prompt, **variables)
         return self.encode(text, add_special=False)
 
     @property
     def template_reads(self) -> frozenset[str]:
-        """The variables that the chat template looks up."""
+        """The variables that the chat template reads."""
         return self._template.reads
 
     def with_chat_template(self, source: str) -> Tokenizer:
-        """The same vocabulary with another template: its text, or the path of its file."""
+        """Return the same vocabulary with another template, given as its text or a file's path."""
         traits = replace(self._traits, chat_template=template_text(source))
         other = Tokenizer(self._backend, traits)
-        _ = other._template  # one that does not parse is refused now
+        _ = other._template  # raises now if it does not parse
         return other
 
     def save(self, path: Path) -> None:
@@ -173,8 +173,8 @@ class Tokenizer:
 
     @cached_property
     def _literal_backend(self) -> tokenizers.Tokenizer:
-        """A twin that takes special tokens in text for ordinary characters. It takes as long to
-        make as the tokenizer itself, so texts without any do without it."""
+        """A copy that reads special tokens in text as ordinary characters. Making it takes as long
+        as making the tokenizer itself, so it is not used for texts without special tokens."""
         twin = tokenizers.Tokenizer.from_str(self._backend.to_str())
         twin.encode_special_tokens = True
         return twin

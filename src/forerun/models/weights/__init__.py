@@ -1,1 +1,1 @@
-"""Tensors by name, as files hold them."""
+"""Tensors by name, as they are stored in files."""

@@ -1,8 +1,8 @@
-"""Weights by name, as a file holds them.
+"""Weights by name, as they are stored in a file.
 
-Names are Hugging Face's (`model.layers.0.self_attn.q_proj.weight`, `model.norm.weight`,
-`lm_head.weight` …) for every source, and rows of q and k are in half-split rope order: a reader
-of another format translates on the way in.
+Whatever the file's format, names are Hugging Face's (`model.layers.0.self_attn.q_proj.weight`,
+`model.norm.weight`, `lm_head.weight` …), and rows of q and k are in half-split rope order: readers
+of other formats convert both.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Tensor:
 
 
 class Checkpoint(Protocol):
-    """A model's files, opened."""
+    """The opened files of a model."""
 
     @property
     def config(self) -> ModelConfig: ...
@@ -45,7 +45,7 @@ class Checkpoint(Protocol):
     def tensor(self, name: str) -> Tensor: ...
 
     def float32(self, name: str) -> npt.NDArray[np.float32]:
-        """The tensor expanded, in its logical shape."""
+        """Return the tensor as floats, in its logical shape."""
 
     def metadata(self) -> dict[str, Any]:
-        """What the files say besides weights: tokenizer, chat template, special ids."""
+        """Return what the files have besides weights: tokenizer, chat template, special ids."""

@@ -1,4 +1,4 @@
-"""Packed weights to float32, in numpy, bit for bit what llama.cpp's reference gives."""
+"""Expand packed weights to float32 in numpy, bit for bit as llama.cpp's reference does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def dequantize(data: npt.NDArray[np.uint8], weight_format: str) -> Floats:
 
 
 def _by_library(rows: npt.NDArray[np.uint8], weight_format: str) -> Floats:
-    """Imported where blocks are expanded at all: products read them as the file has them."""
+    """Expand by the gguf library, imported late: kernels mostly multiply packed blocks."""
     from gguf.constants import GGMLQuantizationType
     from gguf.quants import dequantize as expand
 

@@ -1,4 +1,4 @@
-"""How weights are packed: elements and bytes per block, by the names GGUF gives them."""
+"""Weight formats: elements and bytes per block, by GGUF's names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Format:
     block_bytes: int
 
     def row_bytes(self, row_len: int) -> int:
-        """Bytes of one row; `row_len` must be a multiple of the block."""
+        """Return the bytes of one row; `row_len` must be a multiple of `block_len`."""
         assert row_len % self.block_len == 0, (self.name, row_len)
         return row_len // self.block_len * self.block_bytes
 

@@ -1,4 +1,4 @@
-"""Which tensors a Llama-family model must have, and their shapes."""
+"""The tensors that a Llama-family model must have, and their shapes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SIZES: Final = (
     *("num_heads", "num_kv_heads", "head_dim", "max_len"),
 )
 
-# Llama 3's rope scaling as GGUF keeps it: what each frequency is divided by.
+# Llama 3's rope scaling in GGUF files: the divisor of each frequency.
 ROPE_FACTORS: Final = "rope_freqs.weight"
 
 
 def required_shapes(config: ModelConfig) -> Iterator[tuple[str, Shape]]:
-    """Names and shapes, layer by layer, so that a checker can stop at the first one missing."""
+    """Yield names and shapes, layer by layer, so that a check can stop at the first mismatch."""
     yield "model.embed_tokens.weight", (config.vocab_size, config.hidden_size)
     yield "model.norm.weight", (config.hidden_size,)
     if not config.tie_embeddings:
@@ -60,7 +60,7 @@ def _known_shapes(config: ModelConfig, shapes: Mapping[str, Shape]) -> Iterator[
 
 
 def _optional_biases(config: ModelConfig, shapes: Mapping[str, Shape]) -> Iterator[tuple[str, int]]:
-    """Biases beyond q, k and v: a kind that layer 0 has, every layer must have."""
+    """Yield the biases besides q, k and v: every layer must have those that layer 0 has."""
     hidden, inner = config.hidden_size, config.intermediate_size
     o, down = "self_attn.o_proj.bias", "mlp.down_proj.bias"
     gate, up = "mlp.gate_proj.bias", "mlp.up_proj.bias"
@@ -70,7 +70,7 @@ def _optional_biases(config: ModelConfig, shapes: Mapping[str, Shape]) -> Iterat
 
 
 def check_config(config: ModelConfig, where: object) -> None:
-    """Refuse numbers that no model can have, before anything is sized by them."""
+    """Raise `InvalidWeights` for sizes that no model can have, before they size anything."""
     for name in _SIZES:
         size = getattr(config, name)
         if not 1 <= size <= _MAX_LEN:
@@ -89,7 +89,7 @@ def check_config(config: ModelConfig, where: object) -> None:
 
 
 def check_tensors(config: ModelConfig, shapes: Mapping[str, Shape], where: object) -> None:
-    """Every tensor the model needs is there in its shape, and none is left over."""
+    """Raise unless `shapes` has every tensor of the model in its shape, and no other."""
     extra = set(shapes)
     for name, shape in _known_shapes(config, shapes):
         if name not in shapes:

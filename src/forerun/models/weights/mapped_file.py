@@ -1,4 +1,4 @@
-"""A file's bytes without reading them."""
+"""Map a file into memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forerun.errors import InvalidWeights
 
 
 def map_file(path: Path) -> npt.NDArray[np.uint8]:
-    """The whole file as uint8 [bytes], mapped read-only."""
+    """Return the whole file as uint8 [bytes], mapped read-only."""
     try:
         if not path.is_file():
             raise InvalidWeights(f"{path} does not exist; check the path.")

@@ -1,4 +1,4 @@
-"""Float weights as packed blocks, where a reader prefers them so."""
+"""Pack float weights into blocks, for kernels that read fewer bytes that way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _FLOATS: Final = ("F32", "F16", "BF16")
 
 
 def packed(tensor: Tensor) -> Tensor:
-    """A matrix of floats as Q8_0: 8 bits a weight. What does not divide into blocks stays."""
+    """Return a matrix of floats as Q8_0, 8 bits a weight; other tensors, and rows that do not
+    divide into blocks, stay as they are."""
     if tensor.format not in _FLOATS or len(tensor.shape) < 2 or tensor.shape[1] % _BLOCK_LEN:
         return tensor
     from gguf.constants import GGMLQuantizationType

@@ -21,12 +21,18 @@ _GRACE: Final = 30.0  # seconds beyond the request's own limit that a reader may
 class Limits:
     """What one request may cost. Without `max_answer_tokens` an answer has the context's room."""
 
-    max_answer_tokens: int | None = option(None, "No answer is longer than this.")
-    max_body_bytes: int = option(8 << 20, "No request is longer than this.")
+    max_answer_tokens: int | None = option(
+        None, "Maximum tokens per answer. Default: what fits into the context."
+    )
+    max_body_bytes: int = option(8 << 20, "Maximum bytes of a request body.")
     request_timeout_s: float = option(600.0, "Seconds that an answer may take.")
-    body_timeout_s: float = option(30.0, "Seconds that a head or a body may take to arrive.")
-    sse_ping_interval_s: float = option(15.0, "Seconds of silence in a stream, at most; 0: any.")
-    lenient_fields: bool = option(False, "Ignore body fields that nobody knows.")
+    body_timeout_s: float = option(
+        30.0, "Seconds that a request's head or body may take to arrive."
+    )
+    sse_ping_interval_s: float = option(
+        15.0, "Seconds of silence in a stream before a ping; 0: no pings."
+    )
+    lenient_fields: bool = option(False, "Ignore unknown request fields instead of rejecting them.")
 
     @property
     def reader_timeout_s(self) -> float:
@@ -40,20 +46,22 @@ class ServerConfig:
     `allowed_origins` are as browsers write them, or "*"."""
 
     names: tuple[str, ...]
-    host: str = option("127.0.0.1", "Where to listen.")
-    port: int = option(8000, "0 takes a free one and prints it.")
-    uds: Path | None = option(None, "A unix socket in place of host and port.")
-    root_path: str = option("", "A path before all others, where a proxy puts one.")
-    pid_file: Path | None = option(None, "Holds the process id while it runs.")
+    host: str = option("127.0.0.1", "Address to listen on.")
+    port: int = option(8000, "Port to listen on; 0 takes a free one and prints it.")
+    uds: Path | None = option(None, "Unix socket to listen on, in place of host and port.")
+    root_path: str = option("", "Path prefix that a proxy adds, like /llm.")
+    pid_file: Path | None = option(None, "File that contains the process id while the server runs.")
     api_keys: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
-    tls_cert: Path | None = option(None, "A PEM file; with it TLS.")
-    tls_key: Path | None = option(None, "Its key.")
-    max_num_waiting: int = option(256, "Requests that may wait; one more gets 429.")
-    step_timeout_s: float = option(300.0, "Seconds after which a step counts as hung.")
-    drain_timeout_s: float = option(120.0, "Seconds for answers to end after SIGTERM.")
-    access_log: bool = option(True, "A line of JSON for each request.")
-    page: bool = option(True, "A page at / to chat and to see what is guessed.")
+    tls_cert: Path | None = option(None, "PEM file with a certificate; enables TLS.")
+    tls_key: Path | None = option(None, "PEM file with the certificate's key.")
+    max_num_waiting: int = option(256, "Maximum waiting requests; further ones get 429.")
+    step_timeout_s: float = option(300.0, "Seconds after which an engine step counts as hung.")
+    drain_timeout_s: float = option(
+        120.0, "Seconds that requests may take to finish after SIGTERM."
+    )
+    access_log: bool = option(True, "Log a line of JSON for each request.")
+    page: bool = option(True, "Serve a page at / to chat and to see what is guessed.")
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

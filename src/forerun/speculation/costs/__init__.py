@@ -1,4 +1,4 @@
-"""What rounds cost here and now: measured at the start, and learnt from every round since."""
+"""What rounds cost on this machine: measured at start, and corrected while running."""
 
 from forerun.speculation.costs.costs import Costs
 from forerun.speculation.costs.draft_cost import DraftCost

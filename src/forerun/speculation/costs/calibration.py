@@ -1,4 +1,4 @@
-"""What passes cost here and now, timed before the first request."""
+"""Timing the target's passes on this machine, before the first request."""
 
 from __future__ import annotations
 
@@ -18,23 +18,26 @@ from forerun.types import Span
 
 _SIZES: Final = (1, 2, 4, 8)
 _LARGEST: Final = 16
-_QUICK: Final = 0.03  # seconds of a pass of the last of `_SIZES`
+_QUICK: Final = 0.03  # seconds of a pass over the last of `_SIZES`
 _NUM_REPEATS: Final = 2
-_MAX_REPEATS: Final = 8  # on a restless machine
-# What a context adds must show beside what a pass takes: the less of both, the more it wavers.
+_MAX_REPEATS: Final = 8  # on a noisy machine
+# The time that a context adds has to stand out from that of the pass and its noise.
 _CONTEXT: Final = 512  # tokens
 _NUM_ROWS: Final = 8
 _NUM_TURNS: Final = 3
-# Plain passes, where each may begin the next: on a device, and on a processor.
+# Plain passes to time in a row if each may begin the next: on a GPU, and on a processor.
 _IN_A_ROW: Final = 6
-_FEW_IN_A_ROW: Final = 3  # if they are quick
+_FEW_IN_A_ROW: Final = 3  # if passes are quick
 
 
 def calibrate(model: LlamaModel, largest: int) -> PassCost:
-    """A few sizes always, and one more where that is quick and passes may be so large: others are
-    learnt from the passes that have them. What a context adds is timed at two sizes."""
+    """Time passes of a few sizes, and of one more size if passes are quick and may be that large.
+
+    The costs of other sizes are learnt from passes that have them. What a context adds is timed
+    with two numbers of rows.
+    """
     measure = pass_timer(model, _LARGEST)
-    measure(_SIZES[-1])  # the first pass of all puts weights in their places
+    measure(_SIZES[-1])  # the very first pass also moves weights to where they are needed
     is_quick = min(measure(_SIZES[-1]) for _ in range(2)) <= _QUICK
     num_in_a_row = _FEW_IN_A_ROW if is_quick and model.kernels.begins_plain else 1
     measure = pass_timer(model, _LARGEST, num_in_a_row=num_in_a_row)
@@ -47,13 +50,14 @@ def calibrate(model: LlamaModel, largest: int) -> PassCost:
 def _per_key(
     model: LlamaModel, measure: Callable[[int], float], num_in_a_row: int
 ) -> tuple[float, float]:
-    """Seconds that each token of the context adds to the first row, and to each row behind it."""
+    """Return the seconds that a token of context adds to the first row, and to each further row."""
     context_len = max(1, min(_CONTEXT, model.config.max_len - _NUM_ROWS))
     max_tokens = context_len + _NUM_ROWS
     behind = pass_timer(model, max_tokens, context_len, num_in_a_row=num_in_a_row)
 
     def per_token(num_rows: int) -> float:
-        """In turns, and of both the fastest: one may be slow for reasons of its own, never fast."""
+        """Compare the fastest of several passes with context and without, timed in turns: a pass
+        may be slow by accident, but never fast."""
         pairs = [(behind(num_rows), measure(num_rows)) for _ in range(_NUM_TURNS)]
         added = min(pair[0] for pair in pairs) - min(pair[1] for pair in pairs)
         return max(0.0, added) / context_len
@@ -65,16 +69,18 @@ def _per_key(
 def pass_timer(
     model: LlamaModel, max_tokens: int, context_len: int = 0, *, num_in_a_row: int = 1
 ) -> Callable[[int], float]:
-    """Seconds that one pass over some tokens takes here and now, behind so many others. Where plain
-    passes begin the next, some are run in a row: the first finds caches as other passes left them.
-    On a device they are in any case."""
+    """Return a function that times one pass over a number of tokens after `context_len` others.
+
+    `num_in_a_row` plain passes are run in a row if each may begin the next, and the first is not
+    counted, as it finds the caches as another pass left them. On a GPU `_IN_A_ROW` are run.
+    """
     if model.kernels.begins_early:
         num_in_a_row = _IN_A_ROW
     size = CacheSize.for_requests(1, max_tokens + num_in_a_row)
     cache = model.new_cache(size.num_pages, size.page_size)
     table = cache.new_table()
     table.reserve(max_tokens + 1)
-    table.keep(0, range(1, max_tokens + 1))  # memory that was never written reads faster
+    table.keep(0, range(1, max_tokens + 1))  # writes: memory that was never written reads faster
     table.free()
 
     def measure(num_tokens: int) -> float:

@@ -1,4 +1,4 @@
-"""Seconds that have a share for each request and a share for each level, or for each guess."""
+"""Seconds as a sum of a share for each request and a share for each level, or each guess."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Final
 
 from forerun.speculation.costs.pass_cost import MOST_SURPRISE
 
-_KEPT: Final = 0.97  # of what is known, per observation
-_LEAN: Final = 0.02
+_KEPT: Final = 0.97  # weight that past observations keep with each new one
+_LEAN: Final = 0.02  # weight of the present shares in the least squares
 _USUAL_MEMORY: Final = 30  # answers
-_MOST: Final = math.exp(MOST_SURPRISE)  # that an answer counts for, in what was expected
-_NUM_TRUSTING: Final = 3  # observations in which a much faster one replaces those before
+_MOST: Final = math.exp(MOST_SURPRISE)  # an answer counts for at most so many times the expected
+_NUM_TRUSTING: Final = 3  # first observations, in which a much faster one replaces earlier ones
 
 
 class DraftCost:
     """seconds = per_request · requests + per_level · levels, by decayed least squares.
 
-    A draft model's level grows with the batch as the target's pass does; a lookup has no levels
-    to speak of. Both shares stay 0 or more. An answer may be slow for reasons of its own, never
-    fast, so slow ones count for little.
+    A draft model's level grows with the batch as the target's pass does; a lookup's levels cost
+    next to nothing. Both shares stay 0 or more. An answer may be slow by accident, but never fast,
+    so the effect of slow answers is limited.
     """
 
     def __init__(self, per_request: float, per_level: float, *, is_calibrated: bool = True) -> None:
         self.per_request = per_request
         self.per_level = per_level
-        self.per_row = 0.0  # of a text that it reads before it guesses
+        self.per_row = 0.0  # for each row of a text that the drafter reads before it guesses
         self.usual_seconds = per_request + per_level  # of recent answers, per request
         self._is_calibrated = is_calibrated
         self._num_observed = 0
@@ -33,7 +33,7 @@ class DraftCost:
 
     @classmethod
     def of_answer(cls, num_requests: int, num_levels: float, seconds: float) -> DraftCost:
-        """All that is known is one answer: a request costs as much as a level."""
+        """Start from a single answer, assuming that a request costs as much as a level."""
         share = seconds / (num_requests + num_levels)
         return cls(share, share, is_calibrated=False)
 
@@ -43,7 +43,7 @@ class DraftCost:
 
     @property
     def _is_new(self) -> bool:
-        """The first answers are slow: nothing is in the processor's caches yet."""
+        """Whether all answers so far were early ones, which are slow since caches are cold."""
         return self._num_observed <= _NUM_TRUSTING
 
     def seconds(self, num_requests: int, num_levels: float) -> float:
@@ -74,13 +74,14 @@ class DraftCost:
             self.usual_seconds += (seconds - self.usual_seconds) / _USUAL_MEMORY
 
     def _forget(self, scale: float) -> None:
-        """What was seen so far were slow moments."""
+        """Drop all observations so far, which were slow ones."""
         if not self._is_calibrated:
             self.per_request, self.per_level = scale * self.per_request, scale * self.per_level
         self._rr = self._ll = self._rl = self._ry = self._ly = 0.0
 
     def _solve(self) -> None:
-        """Leaning on the present shares where all answers look alike and cannot tell them apart."""
+        """Solve for both shares, with a small weight on the present ones, which decide if all
+        answers had the same ratio of levels to requests."""
         lean = _LEAN * (self._rr + self._ll)
         rr, ll = self._rr + lean, self._ll + lean
         ry, ly = self._ry + lean * self.per_request, self._ly + lean * self.per_level

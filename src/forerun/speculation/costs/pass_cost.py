@@ -1,4 +1,4 @@
-"""What a target pass costs by the number of its tokens: measured, then corrected."""
+"""What a target pass costs by its number of tokens: measured at start, corrected while running."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from itertools import accumulate, pairwise
 from statistics import median
 from typing import Final, TypeAlias
 
-# One pass may be slow for reasons of its own (another process, a page fault), so a surprise
-# counts at most this much, in log seconds.
+# A pass may be slow by accident (another process, a page fault), so a surprise counts at most this
+# much, in log seconds.
 MOST_SURPRISE: Final = 0.3
 _SPEED_RATE: Final = 0.2
 _SHAPE_RATE: Final = 0.15  # for a size that was hardly seen
 _LEAST_SHAPE_RATE: Final = 0.03
-_NUM_AGREEING: Final = 3  # large surprises that make a new fact
+_NUM_AGREEING: Final = 3  # large surprises in a row that are no accident
 _SHARE_RATE: Final = 0.05
 _KEY_RATE: Final = 0.4
-_LEAST_KEY: Final = 1e-9  # of a plain pass: none is stuck at 0
-_PRECISION: Final = 0.02  # to which calibration wants to know each size
-_EACH_UP_TO: Final = 8  # tokens: sizes that are told apart once they were met often
+_LEAST_KEY: Final = 1e-9  # of a plain pass, so that no price is stuck at 0
+_PRECISION: Final = 0.02  # relative error that calibration allows for each size
+_EACH_UP_TO: Final = 8  # tokens: up to here, a size that is met often gets a point of its own
 _OFTEN: Final = 16  # passes
 _HIDDEN: Final = 1e-9  # log seconds
 
-# Tokens of context that first rows of requests attend to, and those that rows behind them do.
+# The sums of context tokens that the requests' first rows attend to, and that their guesses do.
 Keys: TypeAlias = tuple[float, float]
 NO_KEYS: Final[Keys] = (0.0, 0.0)
 
@@ -37,22 +37,23 @@ def clipped(surprise: float) -> float:
 
 @dataclass(slots=True, eq=False)
 class _Point:
-    """One size of a pass, and what is known of it."""
+    """What is known of one size of a pass."""
 
     log_seconds: float  # at calibration's speed
-    is_measured: bool = True  # calibrated, or met in a pass
-    share: float = 0.0  # of recent passes that were near it
-    streak: int = 0  # large surprises in a row, by their sign
+    is_measured: bool = True  # by calibration or by a pass
+    share: float = 0.0  # of recent passes that were near this size
+    streak: int = 0  # large surprises in a row, with their sign
     num_seen: int = 0
 
     def correct(self, surprise: float, weight: float) -> None:
-        """Only as far as this is *not* the size that nearly all passes have: a machine that slows
-        down under passes of one size says nothing about how sizes compare."""
+        """Move the point by a part of `surprise`, and hardly at all if nearly all recent passes had
+        this size: a machine that slows down then says nothing about how sizes compare."""
         self.log_seconds += self._rate(surprise) * weight * (1 - self.share) * surprise
 
     def _rate(self, surprise: float) -> float:
-        """A size seen often moves slowly, unless large surprises come in a row and agree."""
-        if abs(surprise) < MOST_SURPRISE:  # it comes clipped
+        """Return the rate of correction: low for a size that was seen often, unless several large
+        surprises in a row have the same sign."""
+        if abs(surprise) < MOST_SURPRISE:  # it was clipped to this
             self.streak = 0
         elif surprise > 0:
             self.streak = max(self.streak, 0) + 1
@@ -66,11 +67,12 @@ class _Point:
 class PassCost:
     """Seconds of a pass over n tokens = speed · shape(n).
 
-    `speed` is the machine's, here and now: every pass observed corrects it quickly. `shape` is
-    what decisions rest on: straight lines between sizes, never falling, corrected slowly.
-    All this is on an empty context: for each token of another one, a request's first row takes
-    `per_key[0]` more, and each row behind it, which finds keys in the processor's caches,
-    `per_key[1]`. Both are corrected like the shape, by as much as they weigh in a pass.
+    `speed` is that of the machine at present: every observed pass corrects it quickly. `shape` is
+    what decisions depend on: straight lines between sizes, never falling, corrected slowly.
+
+    Both are for an empty context. Each token of context adds `per_key[0]` to a request's first row
+    and `per_key[1]` to each further row, which finds the keys in the processor's caches. These are
+    corrected like the shape, in proportion to their share of a pass.
     """
 
     def __init__(self, points: Iterable[tuple[int, float]]) -> None:
@@ -83,11 +85,11 @@ class PassCost:
         assert all(seconds > 0 for _, seconds in ordered), ordered
         self._points = [_Point(math.log(seconds)) for _, seconds in ordered]
         self._num_passes = 0
-        self._met: Counter[int] = Counter()  # small sizes between these
-        self._log_speed, self.speed = 0.0, 1.0  # seconds now per second at calibration
+        self._met: Counter[int] = Counter()  # passes of small sizes without a point
+        self._log_speed, self.speed = 0.0, 1.0  # present seconds per second at calibration
         self._shape: list[float] = []  # seconds by size, at calibration's speed
-        self._least_slope: float | None = None  # of `_shape`, once it is asked for
-        self._seen: tuple[float, tuple[tuple[int, float], ...]]  # speed and shape, for others
+        self._least_slope: float | None = None  # of `_shape`, computed when needed
+        self._seen: tuple[float, tuple[tuple[int, float], ...]]  # a copy for other threads
         self._refresh()
 
     @classmethod
@@ -98,10 +100,11 @@ class PassCost:
         num_repeats: int = 5,
         max_repeats: int = 60,
     ) -> PassCost:
-        """`measure(n)` runs a pass over n tokens and returns its seconds.
+        """Calibrate with `measure(n)`, which runs a pass over n tokens and returns its seconds.
 
-        Sizes alternate, so that a slow moment of the machine does not fall on one of them; the
-        first round only warms up. On a restless machine rounds go on until the medians are known.
+        Sizes alternate, so that a slow moment of the machine does not fall on one of them alone;
+        the first round only warms up. On a noisy machine there are more rounds, until the medians
+        are precise.
         """
 
         def measure_all() -> list[float]:
@@ -116,12 +119,12 @@ class PassCost:
 
     @property
     def points(self) -> tuple[tuple[int, float], ...]:
-        """Also while another thread observes."""
+        """(size, seconds) of each point; safe to read while another thread calls `observe`."""
         speed, curve = self._seen
         return tuple((size, speed * seconds) for size, seconds in curve)
 
     def seconds(self, num_tokens: int) -> float:
-        """Beyond the last size the last slope goes on."""
+        """Return the seconds of a pass; beyond the last size the last slope continues."""
         sizes, shape = self._sizes, self._shape
         right = bisect_left(sizes, num_tokens)
         if right < len(sizes) and sizes[right] == num_tokens:
@@ -133,7 +136,7 @@ class PassCost:
         return self.speed * (shape[right - 1] + slope * (num_tokens - sizes[right - 1]))
 
     def seconds_from(self, first: int, num: int) -> list[float]:
-        """`seconds` of `first`, `first` + 1, … tokens: one walk along the lines."""
+        """Return `seconds` of `first`, `first` + 1, … tokens, `num` in all, in one walk."""
         sizes, last, seconds = self._sizes, len(self._sizes) - 1, list[float]()
         end, start = first + num, self.seconds(first)
         while first < end:
@@ -147,7 +150,7 @@ class PassCost:
 
     @property
     def least_slope(self) -> float:
-        """Seconds that one more token adds, where it adds least."""
+        """The least seconds that one more token adds, at any size."""
         if self._least_slope is None:
             runs = pairwise(zip(self._sizes, self._shape, strict=True))
             slopes = [(high - low) / (after - before) for (before, low), (after, high) in runs]
@@ -155,14 +158,14 @@ class PassCost:
         return self.speed * self._least_slope
 
     def context_seconds(self, keys: Keys) -> float:
-        """What these add to a pass."""
+        """Return the seconds that these tokens of context add to a pass."""
         first, further = self.per_key
         return self.speed * (first * keys[0] + further * keys[1])
 
     def observe(
         self, num_tokens: int, seconds: float, num_passes: int = 1, keys: Keys = NO_KEYS
     ) -> None:
-        """A pass over `num_tokens` took `seconds`, or several in a row did, usually."""
+        """Learn that a pass over `num_tokens` took `seconds`, or `num_passes` did on median."""
         while num_tokens > self._sizes[-1]:
             self._add(2 * self._sizes[-1], is_measured=False)
         if num_tokens <= _EACH_UP_TO and num_tokens not in self._sizes:
@@ -174,12 +177,12 @@ class PassCost:
         surprise = math.log(max(seconds, 1e-9) / known)
         near = self._neighbours(num_tokens)
         self._count(near, num_passes)
-        if any(keys) and abs(surprise) < MOST_SURPRISE:  # a large one is the machine's
+        if any(keys) and abs(surprise) < MOST_SURPRISE:  # larger ones come from the machine
             self._correct_keys(near, keys, surprise / known)
         if surprise < 0 and any(self._is_hidden(point) for point, _ in near):
             return
         new = [point for point, _ in near if not point.is_measured]
-        for point in new:  # all that is known of this size is its first pass
+        for point in new:  # this is the first pass near this size, so it is all that is known
             point.log_seconds += surprise
             point.is_measured = True
         if not new:
@@ -191,8 +194,8 @@ class PassCost:
     def _correct_keys(
         self, near: Iterable[tuple[_Point, float]], keys: Keys, surprise: float
     ) -> None:
-        """By `surprise` for each second of the pass, as far as not nearly all passes have this
-        size: else it tells of the machine."""
+        """Correct the prices of context by `surprise`, which is per second of the pass. As for
+        points, hardly at all if nearly all recent passes had this size."""
         rate = _KEY_RATE * sum(weight * (1 - point.share) for point, weight in near) * self.speed
         least = _LEAST_KEY * self._shape[0]
         first, further = (
@@ -202,11 +205,11 @@ class PassCost:
         self.per_key = first, further
 
     def _add(self, size: int, *, is_measured: bool = True) -> None:
-        """One more size, where the lines lead until passes near it are seen: tiles of odd and of
-        even numbers of rows, say, are not equally good."""
+        """Add a point for a size, on the present lines until passes near it are observed. It may
+        lie off the lines: kernels are not equally fast for odd and even numbers of rows, say."""
         seconds, idx = self.seconds(size) / self.speed, bisect_left(self._sizes, size)
         share = 0.0
-        if is_measured:  # its passes counted for those on either side
+        if is_measured:  # until here its passes counted for the points on either side
             near = self._neighbours(size)
             share = min(point.share / weight for point, weight in near)
             for point, weight in near:
@@ -216,13 +219,13 @@ class PassCost:
         self._shape.insert(idx, seconds)
 
     def _is_hidden(self, point: _Point) -> bool:
-        """A size that takes less than a smaller one is taken to cost as much: that its passes are
-        faster than this says nothing new."""
+        """Whether a point lies below that of a smaller size. It is then taken to cost as much as
+        that, so it is no news that its passes are faster."""
         shown = self._shape[self._points.index(point)]
         return point.log_seconds < math.log(shown) - _HIDDEN
 
     def _neighbours(self, num_tokens: int) -> list[tuple[_Point, float]]:
-        """The sizes on either side, and how near they are."""
+        """Return the points on either side of a size, with weights by how near they are."""
         right = bisect_left(self._sizes, num_tokens)
         if right == 0 or self._sizes[right] == num_tokens:
             return [(self._points[right], 1.0)]
@@ -239,7 +242,7 @@ class PassCost:
             point.share += rate * weight
 
     def _refresh(self) -> None:
-        """The curve after its speed or its points have moved."""
+        """Compute the curve anew after its speed or its points have moved."""
         self.speed = math.exp(self._log_speed)
         self._shape = list(accumulate([math.exp(p.log_seconds) for p in self._points], max))
         self._seen = self.speed, tuple(zip(self._sizes, self._shape, strict=True))

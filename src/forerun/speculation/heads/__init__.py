@@ -1,1 +1,1 @@
-"""What speculation knows of trained heads."""
+"""What trained heads cost and promise on this machine, and whether they keep it."""

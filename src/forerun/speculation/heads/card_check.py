@@ -1,4 +1,4 @@
-"""Whether a trained drafter is right about as often as its card says."""
+"""Checking whether a trained head's guesses are accepted about as often as its card says."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Final
 
 from forerun.drafters.heads import Card
 
-_FAR_BELOW: Final = 0.4  # of what the card says
-# Of a head without a card. Every kind of ours has 0.27 or more after 40 seconds of training
-# (bench/records/heads-h200.json); on other layers, vllm#50170 saw 0.04 and vllm#43671 0.1.
+_FAR_BELOW: Final = 0.4  # of the chance on the card: less is far too little
+# For a head without a card. Every kind of ours has 0.27 or more after 40 seconds of training
+# (bench/records/heads-h200.json); on wrong layers, vllm#50170 saw 0.04 and vllm#43671 0.1.
 _LEAST: Final = 0.15
 _NOTHING: Final = f"any head for this target should reach {_LEAST:.0%}"
-_CHANCE: Final = 1e-4  # of such a run of misses, if it were right that often
+_CHANCE: Final = 1e-4  # of so few accepted guesses, if the head were good enough
 
 
 class CardCheck:
-    """Counts first guesses, by drafter, until one is found out."""
+    """Counts the first guesses of heads, until one is found to be much worse than its card."""
 
     def __init__(self, cards: Mapping[str, Card]) -> None:
         firsts = {name: next(iter(card.chances), None) for name, card in cards.items()}
@@ -31,7 +31,7 @@ class CardCheck:
         self._counts = dict.fromkeys(cards, (0, 0))  # accepted, guesses
 
     def observe(self, drafter: str, *, is_accepted: bool) -> str | None:
-        """Why it is not what its card says, the moment that it is beyond doubt."""
+        """Count a first guess; once it is certain that a head falls far short, return why."""
         if drafter not in self._counts:
             return None
         accepted, num = self._counts[drafter]
@@ -48,7 +48,8 @@ class CardCheck:
 
 
 def _divergence(rate: float, least: float) -> float:
-    """How strongly a rate below `least` speaks against it, for each trial (Chernoff's bound)."""
+    """Return the evidence of each trial against a true rate of `least` or more, in nats, if `rate`
+    was observed (Chernoff's bound)."""
     if rate >= least:
         return 0.0
     missing = (1 - rate) * math.log((1 - rate) / (1 - least))

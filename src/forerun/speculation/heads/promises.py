@@ -1,4 +1,4 @@
-"""Which of the heads that come with the package `auto` takes on this machine."""
+"""Which of the package's heads `auto` uses on this machine."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from forerun.models.config import ModelConfig
 from forerun.speculation.costs.draft_cost import DraftCost
 from forerun.speculation.costs.pass_cost import PassCost
 
-# Times plain decoding, if guesses are accepted as the card says of held-out texts. Those of users
-# bring three quarters of it and stories two thirds; plain rounds beside a head's are slower, and
-# a busy moment makes a trial promise more than quiet cores keep.
+# Times plain decoding, if guesses are accepted as the card says of held-out texts. Users' texts
+# reach three quarters of that, and stories two thirds. Plain rounds between a head's are slower,
+# and a trial in a busy moment promises more than quiet cores keep.
 _LEAST_GAIN: Final = 1.8
-_LEAST_EARLY: Final = 1.15  # where rounds begin early: it is asked in all of them, or rests
+_LEAST_EARLY: Final = 1.15  # where rounds begin early: there a head is asked always, or rests
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Promise:
     least: float = _LEAST_GAIN
 
     def timed(self, plain: float, guessing: float, depth: int, *, is_early: bool) -> Promise:
-        """The same by rounds of the engine: seconds of a plain one, and of one with its guesses."""
+        """Return the promise by timed rounds: seconds of a plain one, and of one with guesses."""
         speed = (1 + sum(list(accumulate(self.card.chances, mul))[:depth])) * plain / guessing
         least = _LEAST_EARLY if is_early else _LEAST_GAIN
         return replace(self, speed=speed, depth=depth, least=least)
@@ -43,7 +43,7 @@ class Promise:
 
     @property
     def reason(self) -> str:
-        """Why it is left out, if it does not pay."""
+        """Why the head is left out if it does not pay."""
         return (
             f"on this machine, as measured at start, it promises {self}, and promises below "
             f"{self.least:g} are seldom kept"
@@ -59,8 +59,10 @@ class Promise:
 def best_head(
     folders: Sequence[Path], target: ModelConfig, passes: PassCost, *, is_tried: bool = False
 ) -> tuple[Promise | None, dict[str, str]]:
-    """The head that promises most, if it pays at all, and why the others are left out. One that
-    `is_tried` in whole rounds has to pay there."""
+    """Return the head that promises most, if it pays, and why the others are left out.
+
+    With `is_tried`, the head will be timed in whole rounds, and only has to pay there.
+    """
     left_out, promises = dict[str, str](), list[Promise]()
     for path in folders:
         card = Card.of(path)
@@ -85,8 +87,11 @@ def promised(
     passes: PassCost,
     timed: DraftCost | None = None,
 ) -> Promise:
-    """Weights that are read take time alike, so a head that was not `timed` costs its share of the
-    target's: at least, since a small product is slower."""
+    """Return what a head promises on this machine, at its best depth.
+
+    A head that is not `timed` is assumed to cost its share of the target's weights, as reading
+    weights takes the time of a pass. It costs more in fact, since small products are slower.
+    """
     share = _num_read(folder, target) / num_weights(target)
     plain, best = passes.seconds(1), (0.0, 1)
     for depth, gain in enumerate(accumulate(accumulate(card.chances, mul)), start=1):
@@ -97,7 +102,7 @@ def promised(
 
 
 def _num_read(folder: HeadFolder, target: ModelConfig) -> int:
-    """Weights of its own, and those of the target's that it reads as well."""
+    """Return how many weights a head reads: its own, and those of the target that it uses."""
     if folder.config.kind == "pass":
         return num_weights(target)
     shares_head = folder.config.kind == "mtp" and not folder.has("lm_head.weight")
@@ -105,7 +110,7 @@ def _num_read(folder: HeadFolder, target: ModelConfig) -> int:
 
 
 def num_weights(config: ModelConfig) -> int:
-    """What a pass of the target reads, norms and biases aside."""
+    """Return how many weights a pass of the target reads, without norms and biases."""
     c = config
     q_len, kv_len = c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim
     layer = c.hidden_size * (2 * q_len + 2 * kv_len + 3 * c.intermediate_size)

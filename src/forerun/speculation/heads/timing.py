@@ -1,4 +1,4 @@
-"""What a trained drafter's answer costs here and now, timed before the first request."""
+"""Timing a trained head's answers on this machine, before the first request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NUM_READ: Final = 64  # rows
 
 @dataclass
 class _Text:
-    """A request that says nothing."""
+    """A request of arbitrary tokens, as drafters see it."""
 
     tokens: list[int] = field(default_factory=lambda: [0, 0])
     id: int = NOBODY
@@ -41,8 +41,10 @@ class _Text:
 
 
 def timed_head(drafter: TappedDrafter, model: LlamaModel, depth: int) -> DraftCost:
-    """For one request, by the first guess and by each further one; all that is compiled or
-    recorded at first use is so before the first request comes."""
+    """Return what a head's answer for one request costs: the first guess, and each further one.
+
+    This also compiles and records what the head needs, before the first request comes.
+    """
     text = _Text()
     drafter.begin(text)
     try:
@@ -58,7 +60,7 @@ def timed_head(drafter: TappedDrafter, model: LlamaModel, depth: int) -> DraftCo
 
 
 def _reading_seconds(drafter: TappedDrafter, text: _Text, model: LlamaModel) -> float:
-    """Of an answer behind a piece of text; the fastest of two."""
+    """Time an answer after a piece of text that the head has to read first; the faster of two."""
     seconds = []
     for _ in range(2):
         safe_point()
@@ -73,9 +75,12 @@ def _reading_seconds(drafter: TappedDrafter, text: _Text, model: LlamaModel) -> 
 
 
 def _seconds(drafter: TappedDrafter, text: _Text, model: LlamaModel, depth: int) -> float:
-    """As in rounds of which nothing is accepted, each behind a pass of the target, which leaves
-    little of the head in the processor's caches. The first two are recorded and replayed; of the
-    others the fastest counts: an answer may be slow for reasons of its own, never fast."""
+    """Time answers of `depth` guesses in rounds that accept none; return the fastest.
+
+    Each answer follows a pass of the target, which leaves little of the head in the processor's
+    caches. The first two, in which kernels are recorded and first replayed, do not count. The
+    fastest counts since an answer may be slow by accident, but never fast.
+    """
     seconds, run_target = [], pass_timer(model, 1)
     for _ in range(2 + _NUM_TIMED):
         safe_point()
@@ -89,6 +94,6 @@ def _seconds(drafter: TappedDrafter, text: _Text, model: LlamaModel, depth: int)
 
 
 def _told(drafter: TappedDrafter, text: _Text, hidden_size: int, num: int = 1) -> None:
-    """Of the last token but one, and of others before it."""
+    """Give the head hidden states of the last token but one, and of `num` - 1 tokens before it."""
     rows = np.zeros((num, hidden_size), np.float32)
     drafter.tapped(text, len(text.tokens) - 1 - num, dict.fromkeys(drafter.layers, rows))

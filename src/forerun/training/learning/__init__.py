@@ -1,1 +1,1 @@
-"""What the losses are, and how weights follow them."""
+"""Losses, and the optimizer that moves weights along their gradients."""

@@ -1,4 +1,4 @@
-"""Losses of rows on a GPU: logits are read where they lie, and so are the target's laws."""
+"""Losses of rows on a GPU, in Triton: neither logits nor the target's laws are copied."""
 
 # Triton's decorator and its kernels have no types.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -11,12 +11,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_WIDTH: Final = 2048  # logits that one program looks at together
+_WIDTH: Final = 2048  # logits that a program loads together
 
 
 @triton.jit
 def _forward(logits, probs, at, found, size: tl.constexpr, width: tl.constexpr):
-    """`found` [N, 4]: −Σ p log q, log Σ exp, α = Σ min(p, q), and Σ q where q < p."""
+    """Write `found` [N, 4]: −Σ p log q, log Σ exp, α = Σ min(p, q), and Σ q where q < p."""
     row = tl.program_id(0).to(tl.int64)
     logits += row * size
     probs += tl.load(at + row) * size

@@ -1,4 +1,4 @@
-"""How far a head's guesses are from what the target says, on the draft vocabulary."""
+"""How far a head's distribution is from the target's, over the draft vocabulary."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from torch import Tensor
 
 
 def compared(logits_q: Tensor, probs_p: Tensor, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of each row of logits [N, draft V] with row `at`[n] of the target's laws [T, draft V]:
-    −Σ p log q; α = Σ min(p, q), the chance that a guess is accepted; and the logarithm of the sum,
-    which has no gradient."""
+    """Compare row n of logits [N, draft V] with row `at`[n] of the target's laws [T, draft V].
+
+    Returns −Σ p log q; α = Σ min(p, q), the chance that a guess is accepted; and the log-sum-exp of
+    the logits, which has no gradient.
+    """
     if logits_q.device.type == "cuda":
         from forerun.training.learning.fused_loss import FusedLaws
 

@@ -1,7 +1,7 @@
 """Muon (Jordan et al. 2024) for matrices inside a head, AdamW for the rest.
 
-A matrix moves along its momentum, whose singular values are all brought near 1: a step changes what
-a layer does in all directions alike, and a short training gets further.
+A matrix moves along its momentum after all singular values were brought near 1. So a step changes
+what a layer does in all directions alike, and a short training gets further.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _MOMENTUM: Final = 0.95
 _DECAY: Final = 0.01
 _STEPS: Final = 5
 _POLYNOMIAL: Final = (3.4445, -4.7750, 2.0315)
-_SCALE: Final = 0.2  # of a step's entries, about what AdamW's have
-# Rows of tokens or places, each a vector of its own.
+_SCALE: Final = 0.2  # of the entries of a step: about that of AdamW's
+# Matrices for AdamW: their rows are tokens or places, each a vector of its own.
 _VOCABULARY: Final = (
     *("lm_head.weight", "embedding.weight", "markov.out.weight", "places.weight"),
     *("embed_tokens.weight", "look_ahead.weight", ".1.weight"),
@@ -25,7 +25,7 @@ _VOCABULARY: Final = (
 
 
 class Optimizer:
-    """Steps over `weights` by name; on a GPU they can be recorded."""
+    """Takes steps on `weights`, whose names decide how; on a GPU a step can be recorded."""
 
     def __init__(self, weights: Mapping[str, Tensor], device: torch.device) -> None:
         self._is_cuda = device.type == "cuda"
@@ -68,7 +68,7 @@ class Optimizer:
 
 
 def _orthogonal(x: Tensor) -> Tensor:
-    """Near x's nearest matrix with singular values of 1, by Newton and Schulz's iteration."""
+    """Approximate the matrix with singular values of 1 nearest to x (Newton-Schulz iteration)."""
     a, b, c = _POLYNOMIAL
     wide = x if x.shape[0] <= x.shape[1] else x.T
     y = wide.to(torch.bfloat16) / (wide.norm() + 1e-7)

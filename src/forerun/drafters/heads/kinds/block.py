@@ -20,14 +20,16 @@ from forerun.types import Proposal, Span, Tree
 
 F32 = npt.NDArray[np.float32]
 
-# Rows of a pass. Kernels that keep passes by their size make each new one anew, which takes longer
-# than to run it, and behind a nap there may be any number of rows.
+# Sizes that passes are padded to. Kernels that compile or record passes by size take longer for a
+# new size than for running it, and any number of rows may be pending when the head was not asked.
 _SIZES: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 
 class Block(FeatureCache[BlockHead]):
-    """Batched over requests. A tree holds the likeliest guesses wherever they stand, where they are
-    picked; below two siblings the places have the same logits but for the Markov step."""
+    """Guesses with a `BlockHead`, batched over requests.
+
+    If guesses are picked, a tree has the likeliest ones, whatever its shape. All nodes of one depth
+    have the logits of the same place, apart from the Markov step."""
 
     def _propose(
         self, requests: Sequence[RequestView], budgets: Sequence[Budget]
@@ -53,8 +55,9 @@ class Block(FeatureCache[BlockHead]):
     def _run(
         self, requests: Sequence[RequestView], depths: dict[int, int]
     ) -> dict[int, tuple[F32, F32]]:
-        """Feed the hidden states that wait, and the places to guess behind them where that is all.
-        Logits [depth, draft V] and gates [depth, rank], by request."""
+        """Feed pending hidden states and, for requests fed to their end, the places to guess.
+
+        Returns logits [depth, draft V] and gates [depth, rank] of these requests, by id."""
         pairs, features, places, read = [], [], [], []
         for request, num in self._shares(requests):
             row = self._rows[request.id]
@@ -83,7 +86,9 @@ class Block(FeatureCache[BlockHead]):
         return {idx: (logits[owner == idx], gates[owner == idx]) for idx in dict.fromkeys(read)}
 
     def _num_rows(self, request: RequestView, least: int) -> int:
-        """Filled up with places that nobody reads, where rounds are not alike anyway."""
+        """Return the size of a chain's pass, padded with places that are not read.
+
+        Without padding where rounds begin early, since these are alike anyway."""
         size = next((size for size in _SIZES if size >= least), least)
         row = self._rows[request.id]
         is_filled = not self._begins_early and self._has_room(request, row.num_committed + size)

@@ -1,14 +1,14 @@
-"""A block of guesses in one pass, in the line of DFlash and P-EAGLE (2026).
+"""A head that guesses a block in one pass, in the line of DFlash and P-EAGLE (2026).
 
     row j      token j + 1, and the target's hidden states at position j
-    place d    the same as the last row, and a learnt vector of that place; d = 1, 2, …
+    place d    the same as the last row, and a learnt vector of the place; d = 1, 2, …
 
     x = fc([norm(embedding) ; norm(feature of each layer)]) + vector of the place
     x = x + attention(norm(x)) ; x = x + mlp(norm(x))           for each layer, causal
     h = norm(x) ; logits of the place = lm_head · h             of the draft vocabulary
 
-Places do not know which token was guessed before them. What they owe to it is a product of low
-rank, gated by h (a Markov step), which costs little enough to be taken one place after another:
+A place does not know which token was guessed before it. Its dependence on that token is a product
+of low rank, gated by h (a Markov step), which is cheap enough to run place after place:
 
     logits of place d += out · ((1 + gate · h) ∘ embedding of the guess at d - 1)
 """
@@ -42,7 +42,7 @@ F32 = npt.NDArray[np.float32]
 
 
 def block_shapes(config: HeadConfig) -> dict[str, tuple[int, ...]]:
-    """The weights that such a head has."""
+    """Return the shapes of the head's weights."""
     c, size = config, config.target_hidden_size
     shapes: dict[str, tuple[int, ...]] = {
         **{f"fc_norm.{idx}.weight": (size,) for idx in range(len(c.layers) + 1)},
@@ -63,7 +63,7 @@ def block_shapes(config: HeadConfig) -> dict[str, tuple[int, ...]]:
 
 @dataclass(frozen=True, eq=False)
 class BlockHead(CachedHead):
-    """The pass over its weights, and the step between its places."""
+    """The head's weights, the pass over them, and the Markov step between its places."""
 
     places: F32  # [places, E]; the first is 0
     fc_norms: tuple[Norm, ...]
@@ -78,7 +78,7 @@ class BlockHead(CachedHead):
 
     @classmethod
     def load(cls, folder: HeadFolder, kernels: TappedKernels, embedding: Weight) -> BlockHead:
-        """`embedding` is the target's."""
+        """Load the head; `embedding` is the target's."""
         config = folder.config
         check_sizes(folder, config.num_hidden_layers, config.markov_rank, config.num_guesses - 1)
         folder.check(block_shapes(config))
@@ -107,12 +107,12 @@ class BlockHead(CachedHead):
 
     @cached_property
     def markov_out(self) -> F32:
-        """[draft V, rank], for whoever takes the step on the host: few requests do."""
+        """[draft V, rank], for Markov steps on the host; read late, since few requests need it."""
         return self.read_markov_out()
 
     @cached_property
     def markov(self) -> tuple[Weight, Weight, Weight]:
-        """Ids, embedding and output matrix, where the kernels take the step."""
+        """Ids, embedding and output matrix of the Markov step, on the kernel set."""
         k = self.chain_kernels
         assert k is not None, self.kernels.name
         return k.load_array(self.tokens), k.load_array(self.markov_embedding), self.markov_matrix
@@ -124,8 +124,9 @@ class BlockHead(CachedHead):
     def run(
         self, plan: Plan, cache: KVCache, features: FloatArray, places: IntArray
     ) -> tuple[F32, F32]:
-        """Over `features` [T, layers · E] of rows at `places` [T]: logits [R, draft V] before the
-        Markov step, and its gates [R, rank]."""
+        """Run over `features` [T, layers · E] at `places` [T].
+
+        Returns the logits [R, draft V] before the Markov step, and its gates [R, rank]."""
         with Uninterrupted():
             given = self._given(features, places)
             batch = self.kernels.begin(plan, self.shape, self.inv_freq, given)
@@ -136,7 +137,7 @@ class BlockHead(CachedHead):
     def chain(
         self, plan: Plan, cache: KVCache, features: Features, depth: int, noise: ChainNoise
     ) -> F32:
-        """`run` and the steps between its places."""
+        """Run the pass and the Markov steps between its places, in one pass."""
         k = self.chain_kernels
         assert k is not None, self.kernels.name
 
@@ -162,7 +163,7 @@ class BlockHead(CachedHead):
         return k.logits(h, self.head)
 
     def hidden(self, batch: Batch, store: Store) -> Array:
-        """Of the wanted rows, what its products take in."""
+        """Return h of the wanted rows, the input of `head` and `gate`."""
         k, num = self.kernels, len(self.config.layers)
         parts = [k.embed(self.embedding, batch), *(k.given(batch, idx) for idx in range(num))]
         normed = [k.add_norm(x, None, n)[1] for x, n in zip(parts, self.fc_norms, strict=True)]
@@ -172,12 +173,12 @@ class BlockHead(CachedHead):
         return k.add_norm(k.select(x, batch), k.select(delta, batch), self.norm)[1]
 
     def after(self, guess: int, logits: F32, gate: F32) -> F32:
-        """The logits [draft V] of a place, once the one before it is guessed: the target's id."""
+        """Return a place's logits [draft V], given the target's id of the guess before it."""
         found: F32 = logits + self.markov_out @ self.markov_step(guess, gate)
         return found
 
     def markov_step(self, guess: int, gate: F32) -> F32:
-        """What the guess before a place adds to it, before `markov_out`: [rank]"""
+        """Return what the guess before a place adds to it, as the input of `markov_out`: [rank]"""
         draft_id = int(np.searchsorted(self.tokens, guess))
         step: F32 = (1 + gate) * self.markov_embedding[draft_id]
         return step
@@ -185,7 +186,7 @@ class BlockHead(CachedHead):
 
 @dataclass(frozen=True)
 class _Chain:
-    """A body that equals another one of the same head and depth, so that it can be replayed."""
+    """A pass body; equal to another one of the same head and depth, so that it can be replayed."""
 
     head: BlockHead
     kernels: ChainKernels

@@ -1,4 +1,4 @@
-"""Which guesses of a block are likely, from the best candidates of each place."""
+"""The likeliest guesses of a block, among the best candidates of each place."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from forerun.types import Acceptance
 
 F32 = npt.NDArray[np.float32]
 
-# Of each place, before the Markov step: taken for all of them, it would cost more than a pass.
+# Candidates of a place, before the Markov step: over all tokens that would cost more than a pass.
 _NUM_CANDIDATES: Final = 64
-_NUM_NOISY: Final = 512  # that get their noise first; the others are too unlikely to be lifted
+_NUM_NOISY: Final = 512  # tokens that noise is added to first; it can hardly lift an unlikelier one
 _NUM_RANKED: Final = 8
 
 
 def has_ranks(request: RequestView) -> bool:
-    """Whether guesses are picked, and the request's options leave logits alone."""
+    """Return whether guesses are picked, and the request's options leave logits alone."""
     params = request.params
     if params.truncates or context_of(request).changes_logits(params):
         return False
@@ -29,18 +29,18 @@ def has_ranks(request: RequestView) -> bool:
 
 
 class BlockRanks:
-    """After any path of guesses: a few tokens, the likeliest first, with the logarithm of their
-    share among the candidates. Coupled noise is known, so what it makes likely is."""
+    """Returns, after any path of guesses, a few tokens and the logarithm of their probability among
+    the candidates, the likeliest first. Coupled noise is known in advance, so it is added."""
 
     def __init__(self, head: BlockHead, request: RequestView, logits: F32, gates: F32) -> None:
-        """`logits` [places, draft V] before the Markov step, and its gates [places, rank]."""
+        """`logits` [places, draft V] are those before the Markov step; `gates` [places, rank]."""
         self._head, self._gates = head, gates
         self._sharpness, temperature = 1.0, request.params.temperature
         ids = _best(logits, _NUM_CANDIDATES if temperature == 0 else _NUM_NOISY)
         found = np.take_along_axis(logits, ids, axis=1)
         if temperature > 0:
             self._sharpness, first = 1 / temperature, len(request.tokens)
-            ids = np.sort(ids, axis=1)  # noise is asked for by ascending id
+            ids = np.sort(ids, axis=1)  # `Noise.gumbel` takes ascending ids
             found = np.take_along_axis(logits, ids, axis=1) * self._sharpness
             pairs = enumerate(head.tokens[ids], start=first)
             found = found + np.stack([request.noise.gumbel(at, row) for at, row in pairs])
@@ -65,7 +65,7 @@ class BlockRanks:
 
 
 def _best(values: npt.NDArray[np.floating[Any]], num: int) -> npt.NDArray[np.int64]:
-    """Of each row the `num` greatest, in any order."""
+    """Return the indices of the `num` greatest values of each row, in any order."""
     num = min(num, values.shape[1])
     found: npt.NDArray[np.int64] = np.argpartition(values, -num, axis=1)[:, -num:]
     return found

@@ -3,8 +3,8 @@
     h = norm(the target's residual stream after its last layer, at the last token but one)
     logits of guess i = lm_head · (h + down i · (silu(gate i · h) ∘ up i · h))
 
-The layer is gated as in the target's family. `lm_head` starts as the target's rows of the draft
-vocabulary. Places do not see each other's guesses.
+The layer is gated as in the target's family. In training `lm_head` starts as the target's rows of
+the draft vocabulary. Places do not see each other's guesses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A narrow model of the same tokenizer, trained on the target's own text.
+"""A narrow model with the target's tokenizer, trained on the target's own text.
 
-Its folder is an ordinary Llama checkpoint with a tokenizer, so that `draft_model` and other engines
-load it; as `distilled` it is checked against its target, and its matrices are packed.
+Its folder is an ordinary Llama checkpoint with a tokenizer, which `draft_model` and other engines
+load too. Loaded as `distilled`, it is checked against its target, and its matrices are packed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _model_config(config: HeadConfig) -> ModelConfig:
 
 
 class _Source:
-    """A `Checkpoint` of the folder."""
+    """The folder as a `Checkpoint`."""
 
     def __init__(self, folder: HeadFolder) -> None:
         self.config = _model_config(folder.config)

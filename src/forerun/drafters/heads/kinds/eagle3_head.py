@@ -1,11 +1,11 @@
-"""EAGLE-3 (Li et al. 2025): one decoder layer over features of the target, and its own vocabulary.
+"""EAGLE-3 (Li et al. 2025): one decoder layer over the target's features, with a draft vocabulary.
 
-    g = fc([feature of each layer])                       or what was fed back
+    g = fc([feature of each layer])                       or the output fed back
     x = g + attention([norm(embedding) ; norm(g)])
     x = x + mlp(norm(x))                                  fed back
     logits = lm_head(norm(x))                             of the draft vocabulary
 
-3.1 adds a norm of each feature before `fc`, and feeds back what has passed the last norm.
+EAGLE-3.1 adds a norm of each feature before `fc`, and feeds back the output of the last norm.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from forerun.kernels.base import Array, Batch, Store, Weight
 
 
 def eagle3_shapes(config: HeadConfig) -> dict[str, tuple[int, ...]]:
-    """The weights that such a head has; an embedding of its own may be added."""
+    """Return the shapes of the head's weights; an embedding of its own may be added."""
     c, size = config, config.target_hidden_size
     norms = ["norm", "midlayer.hidden_norm"]
     norms += [f"fc_norm.{idx}" for idx in range(len(c.layers))] if c.fc_norm else []
@@ -44,14 +44,14 @@ class Eagle3Head(FedBackHead):
 
     @classmethod
     def load(cls, folder: HeadFolder, kernels: TappedKernels, embedding: Weight) -> Eagle3Head:
-        """`embedding` is the target's, taken where the folder has none of its own."""
+        """Load the head; `embedding` is the target's, for folders without one of their own."""
         config = folder.config
         check_sizes(folder)
         has_own = folder.has(EMBEDDING)
         own = {EMBEDDING: (config.target_vocab_size, config.target_hidden_size)} if has_own else {}
         shapes = {**eagle3_shapes(config), **own}
         if config.draft_vocab_size == config.target_vocab_size and not folder.has(D2T):
-            del shapes[D2T]  # it guesses all ids
+            del shapes[D2T]  # the draft vocabulary is the target's
         folder.check(shapes)
         loader = HeadLoader(folder, kernels)
         num_norms = len(config.layers) if config.fc_norm else 0

@@ -1,12 +1,12 @@
 """Look-ahead embeddings (PaSS, Monea et al. 2023): the target itself guesses.
 
     text, then look-ahead tokens 1 … k - 1     one pass of the target over all of them
-    guess 0     what the target says after the last token
-    guess i     what it says at look-ahead token i, which saw the text and those before it
+    guess 0     from the target's logits after the last token
+    guess i     from those at look-ahead token i, which sees the text and those before it
 
-A look-ahead token is a trained vector on top of the embedding of id 0. All other weights are the
-target's own. The pass has a cache of its own, as drafters never see the target's, so a round is two
-passes of the target, and guess 0 is right whatever was trained.
+A look-ahead token is the embedding of id 0 plus a trained vector. All other weights are the
+target's own. The pass has its own cache, since drafters never see the target's. A round is
+therefore two passes of the target, and guess 0 is right whatever was trained.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def pass_shapes(config: HeadConfig) -> dict[str, tuple[int, ...]]:
 
 
 class LookAhead(DraftModel):
-    """Batched over requests: one pass for all. What stands after a path depends on its length."""
+    """Guesses in one pass for all requests. Laws depend on the length of the path alone."""
 
     def __init__(self, folder: HeadFolder, target: LlamaModel) -> None:
         vocab_size = target.config.vocab_size
@@ -64,7 +64,7 @@ class LookAhead(DraftModel):
     def _propose(
         self, requests: Sequence[RequestView], budgets: Sequence[Budget]
     ) -> list[Proposal]:
-        for request in requests:  # asked again, it feeds the last token again
+        for request in requests:  # asked again after an error, it must feed the last token again
             self._rows[request.id].cut(max(0, len(request.tokens) - 1))
         within = self._let_in(requests, map(self._within, requests, budgets))
         pairs = zip(requests, within, strict=True)
@@ -78,8 +78,9 @@ class LookAhead(DraftModel):
         ]
 
     def _run(self, requests: Sequence[RequestView], depths: dict[int, int]) -> dict[int, F32]:
-        """Feed what was committed since, and look-ahead tokens behind it where that is all: logits
-        [depth, V], by request."""
+        """Feed committed tokens and, for requests fed to their end, look-ahead tokens.
+
+        Returns logits [depth, V] of these requests, by id."""
         left = max(MAX_KNOWN, len(requests))
         spans: dict[int, Span] = {}
         num_known: dict[int, int] = {}

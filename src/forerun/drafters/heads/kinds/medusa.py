@@ -3,8 +3,8 @@
     h = norm(the target's residual stream after its last layer, at the last token but one)
     logits of guess i = matrix i · (h + silu(linear i · h))
 
-Guess 0 is the token after the last one. Heads do not see each other's guesses, so what stands after
-a path depends on its length alone.
+Guess 0 is the token after the last one. Heads do not see each other's guesses, so the law after a
+path depends on its length alone.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ def medusa_shapes(config: HeadConfig) -> dict[str, tuple[int, ...]]:
 
 
 def _their_shapes(folder: HeadFolder) -> dict[str, tuple[int, ...]]:
-    """Without a norm, and without biases, matrices or a map of ids where the first head has none:
-    the target's norm, no biases, the target's matrix, all ids."""
+    """Return the shapes of another engine's weights.
+
+    There is no norm: it is the target's. If head 0 has no bias, no head has one; if it has no
+    matrix, all use the target's. A draft vocabulary of all ids needs no map."""
     config = folder.config
     lent = [part for part in (".0.linear.bias", ".1.weight") if not folder.has(f"0{part}")]
     lent += [D2T] if config.draft_vocab_size == config.target_vocab_size else []
@@ -48,7 +50,7 @@ def _their_shapes(folder: HeadFolder) -> dict[str, tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class _Head:
-    gate_up: Weight  # [2E, E]: its linear, and rows that give 1
+    gate_up: Weight  # [2E, E]: the head's linear layer, and rows that yield 1
     out: Weight  # [draft V, E]
 
 
@@ -56,7 +58,7 @@ class MedusaHeads(LastHiddenHeads):
     def __init__(
         self, folder: HeadFolder, kernels: TappedKernels, target: LlamaModel | None = None
     ) -> None:
-        """`target` lends the heads of other engines what they do without."""
+        """Load the heads; `target` has the norm and matrix that those of other engines may lack."""
         shapes = medusa_shapes(folder.config) if folder.is_ours else _their_shapes(folder)
         super().__init__(folder, kernels, shapes, target)
         source, places = _WithOnes(folder), range(self.config.num_guesses)
@@ -70,8 +72,8 @@ class MedusaHeads(LastHiddenHeads):
 
 @dataclass(frozen=True)
 class _WithOnes:
-    """A folder that also has a matrix of zeros and a bias of ones: silu(x) · 1 is silu(x). Biases
-    that it lacks are 0."""
+    """The folder with a matrix of zeros and a bias of ones added, so that `silu_mul` is
+    silu(x) · 1. Missing biases are 0."""
 
     folder: HeadFolder
 

@@ -4,8 +4,8 @@
     x = one decoder layer over x                          fed back in place of the stream
     logits = the target's own head · norm(x)
 
-Weights have the names of Qwen3-Next's checkpoints (`mtp.fc.weight`, `mtp.layers.0. …`). A head of a
-reduced vocabulary has rows of its own, `lm_head.weight`.
+Weights have the names of Qwen3-Next's checkpoints (`mtp.fc.weight`, `mtp.layers.0. …`). A head with
+a reduced vocabulary has a matrix of its own, `lm_head.weight`.
 """
 
 from __future__ import annotations

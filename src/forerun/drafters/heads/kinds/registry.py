@@ -1,6 +1,6 @@
-"""Every kind of head: what it is, the weights that it has, and how its drafter is built.
+"""Every kind of head: a description, the shapes of its weights, and how its drafter is built.
 
-A new one is a file in this room and an entry here, and its form in `training/torch_heads.py`.
+A new kind needs a file in this folder, an entry here, and its form in `training/torch_heads.py`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class HeadKind(NamedTuple):
 
 
 def build_head(folder: HeadFolder, target: LlamaModel) -> Drafter:
-    """Its drafter, on the target's kernels."""
+    """Build a head's drafter on the target's kernels."""
     kernels = target.kernels
     assert isinstance(kernels, TappedKernels), kernels.name
     return HEAD_KINDS[folder.config.kind].build(folder, kernels, target)

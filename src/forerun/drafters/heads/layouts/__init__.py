@@ -1,5 +1,5 @@
-"""Heads as other engines keep them: EAGLE-3 of vLLM's speculators, EAGLE, SGLang and SpecForge, and
-Medusa of its own repository and of vLLM. None says how many layers the target has, or which
+"""Heads in other engines' layouts: EAGLE-3 of vLLM's speculators, EAGLE, SGLang and SpecForge, and
+Medusa of its own repository and of vLLM. None of them names the target's number of layers or its
 tokenizer."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def layout_of(values: Mapping[str, Any]) -> str | None:
-    """Whose config this is; None if nobody's that we know."""
+    """Return the layout of a config; None if it is none of these."""
     if values.get("speculators_model_type") == "eagle3":
         return "speculators"
     named = values.get("architectures")

@@ -1,7 +1,7 @@
-"""EAGLE-3 heads as others keep them: vLLM's speculators, and EAGLE's own with SGLang and SpecForge.
+"""EAGLE-3 heads in other layouts: of vLLM's speculators, and of EAGLE, SGLang and SpecForge.
 
-Both have our weights under nearly our names (`midlayer` is `layers.0` in speculators; vLLM takes
-either), and `t2d`, which follows from `d2t`.
+Both layouts have our weights under nearly our names (`midlayer` is `layers.0` in speculators; vLLM
+accepts either), and `t2d`, which follows from `d2t`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OURS, _THEIRS = "midlayer.", "layers.0."
 _LAYER: Final = "transformer_layer_config"
 _NORM_FIRST: Final = "norm_before_residual"
 # Switches of vLLM (llama_eagle3.py, speculators/algos.py), SGLang (llama_eagle3.py) and ModelOpt
-# (`eagle_config`) that change what a head computes, and what they must be for ours.
+# (`eagle_config`) that change what a head computes, with the only values that are supported.
 _IN_LAYER: Final[Mapping[str, Any]] = {
     "model_type": "llama",
     "hidden_act": "silu",
@@ -47,7 +47,7 @@ _IN_HEAD: Final[Mapping[str, Any]] = {
 
 
 def eagle3_names(stored: Iterable[str]) -> dict[str, str]:
-    """What each weight of ours is called in a file; what follows from the rest is left out."""
+    """Return the file's name of each of our weights; `t2d` is left out."""
     return {
         _OURS + name.removeprefix(_THEIRS) if name.startswith(_THEIRS) else name: name
         for name in stored
@@ -56,7 +56,7 @@ def eagle3_names(stored: Iterable[str]) -> dict[str, str]:
 
 
 def read_eagle3(layout: str, values: Mapping[str, Any], path: Path) -> HeadConfig:
-    """The config of another layout in our words; what it does not say is 0 or empty."""
+    """Return a config of another layout as ours; fields that it does not have are 0 or empty."""
     outer = Fields(values, path, advice=ADVICE)
     is_flat = layout == "eagle"
     shape = outer if is_flat else outer.inner(_LAYER)
@@ -112,7 +112,7 @@ def _at_most(fields: Fields, name: str, most: int) -> int:
 
 
 def _theta(shape: Fields) -> float:
-    """A head with stretched or partial rotary frequencies is refused."""
+    """Return the rotary base; raises `UnsupportedModel` for stretched or partial frequencies."""
     for name in ("rope_parameters", "rope_scaling"):
         for key, value in shape.inner(name).values.items():
             is_plain = key == "rope_theta" or (key in ("rope_type", "type") and value == "default")
@@ -143,7 +143,7 @@ def _norms_first(layout: str, outer: Fields) -> bool:
 
 
 def written_config(layout: str, config: HeadConfig, target: str) -> dict[str, Any]:
-    """The config that the layout's own loaders read."""
+    """Return the config that the layout's own loaders read."""
     if config.kind != "eagle3":
         raise InvalidOption(
             f'a head of kind "{config.kind}" has no place in other engines\' layouts; give '

@@ -1,13 +1,13 @@
-"""Medusa heads as others keep them, on the target's own last norm.
+"""Medusa heads in other engines' layouts, which read the output of the target's last norm.
 
     config      Medusa (medusa_model.py)    medusa_num_heads, medusa_num_layers
                 vLLM (configs/medusa.py)    num_heads, num_hidden_layers, vocab_size …
     head i      Medusa                      i.0.linear.weight, i.0.linear.bias, i.1.weight
                 vLLM (models/medusa.py)     blocks.i.layers.0.weight, …bias, lm_heads.i.weight
 
-vLLM reads either config, takes off `medusa_heads.` before a name, and may keep one matrix for all
-heads (`original_lm_head`) and, in `token_map`, the ids that can be guessed. Version 2 of Hugging
-Face's text-generation-inference has no matrices: its heads end in the target's own.
+vLLM reads either config and removes the prefix `medusa_heads.` from names. It may have one matrix
+for all heads (`original_lm_head`) and, in `token_map`, the ids of the draft vocabulary. Version 2
+of Hugging Face's text-generation-inference has no matrices: its heads end in the target's own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from forerun.models.hf.safetensors_file import SafetensorsFile
 TOKEN_MAP: Final = "token_map"
 _PREFIX: Final = "medusa_heads."
 _LINEAR, _MATRIX = "0.0.linear.weight", "0.1.weight"
-_PATTERNS: Final = (  # of vLLM's names, and ours for them
+_PATTERNS: Final = (  # vLLM's names, and ours for them
     (re.compile(r"blocks\.(\d+)\.layers\.0\.(weight|bias)"), r"\1.0.linear.\2"),
     (re.compile(r"lm_heads\.(\d+)\.weight"), r"\1.1.weight"),
     (re.compile(r"lm_head\.weight"), "0.1.weight"),
@@ -37,8 +37,9 @@ _PATTERNS: Final = (  # of vLLM's names, and ours for them
 def read_medusa(
     values: Mapping[str, Any], path: Path, file: SafetensorsFile
 ) -> tuple[HeadConfig, dict[str, str]]:
-    """The config in our words, and what each weight of ours is called in the file; sizes that the
-    config does not say are those of the weights."""
+    """Return the config as ours, and the file's name of each of our weights.
+
+    Sizes that the config does not say are taken from the weights."""
     fields = Fields(values, path, advice=ADVICE)
     prefix = "medusa_" if fields.get("medusa_num_heads") is not None else ""
     heads, blocks = f"{prefix}num_heads", f"{prefix}num_{'' if prefix else 'hidden_'}layers"
@@ -63,7 +64,7 @@ def read_medusa(
         names |= {f"{idx}.1.weight": names[_MATRIX] for idx in range(num_heads)}
     width = math.prod(file.shape(names[_LINEAR])[-1:])
     rows = math.prod(file.shape(names[_MATRIX])[:1]) if _MATRIX in names else 0
-    is_known = bool(rows) or fields.get("vocab_size") is not None  # else it is the target's
+    is_known = bool(rows) or fields.get("vocab_size") is not None  # if not, it is the target's
     vocab_size = fields.size("vocab_size", rows) if is_known else 0
     return HeadConfig(
         kind="medusa",

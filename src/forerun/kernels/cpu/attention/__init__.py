@@ -1,1 +1,1 @@
-"""Keys and values: rotated, stored, scored and mixed."""
+"""Attention: rotary positions, stored keys and values, scores, and weighted sums of values."""

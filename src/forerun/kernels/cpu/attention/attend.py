@@ -1,6 +1,6 @@
-"""Attention of a few tokens, as one chunk of a step for each key/value head.
+"""Attention. A chunk of the step is one key/value head for a few tokens.
 
-Tokens of one request read the keys and values that they share together.
+Tokens of one request go through the keys and values that they share together.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from forerun.kernels.cpu.products.digits import BLOCK_LEN, make_write_blocks
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
-KEY_FIELDS: Final = 4  # of a token: see `runtime/batch.py`
+KEY_FIELDS: Final = 4  # per token: see `runtime/batch.py`
 _PLACES_BYTES: Final = 8 * BLOCKS_TOGETHER
 _SHARES_AT: Final = 3 * _PLACES_BYTES
 _SPARE_AT: Final = _SHARES_AT + 4 * MAX_QUERIES
 _VALUES_TOGETHER: Final = 64
-# Queries whose work takes as long as reading keys and values does; with vectors of four floats,
-# most of it is hidden behind the work.
+# How many queries' arithmetic takes as long as reading the keys and values. With vectors of four
+# floats (narrow) most of the reading overlaps with arithmetic.
 _READING, _READING_NARROW = 10.0, 0.5
 
 
@@ -58,9 +58,11 @@ def tokens_per_chunk(
     is_shared: bool,
     is_narrow: bool,
 ) -> int:
-    """So that the last thread ends soonest, in as few chunks as that takes. Where tokens share
-    what they read (`is_shared`), every further chunk reads it once more; else it has a part of the
-    work. `is_narrow`: vectors have four floats."""
+    """Return how many tokens a chunk has, so that the last thread ends soonest, with few chunks.
+
+    If tokens share keys and values (`is_shared`), every further chunk reads these once more; else
+    chunks only divide the work, and each thread gets two. `is_narrow`: vectors have four floats.
+    """
     group_len, reading = num_heads // num_kv_heads, _READING_NARROW if is_narrow else _READING
     most = min(num_tokens, max(1, MAX_QUERIES // group_len))
     if not is_shared:
@@ -76,19 +78,20 @@ def tokens_per_chunk(
 
 
 def _even(num: int, most: int) -> int:
-    """Parts of no more than `most` have so many, but for the last."""
+    """Return the length of equal parts of up to `most`; the last part may be shorter."""
     return -(-num // -(-num // most))
 
 
 def scratch_bytes(max_keys: int, max_own: int, head_dim: int) -> int:
-    """Of one thread: places and shares, spare blocks, queries, mixed values, scores."""
+    """Return a thread's scratch: places and shares, spare blocks, queries, mixed values, scores."""
     width = 4 * padded(head_dim)
     row = 4 * (padded(max_keys + max_own) + padded(max_own) + 4 * GROUP_LEN)
     return _SPARE_AT + 2 * BLOCKS_TOGETHER * GROUP_LEN * width + MAX_QUERIES * (2 * width + row)
 
 
 def make_attend(machine: Machine) -> Any:
-    """Attention, and what it makes as records of digits, where these are asked for."""
+    """Make the operation of attention, which writes its results as records of digits, too, if the
+    step has an address for them."""
     write_blocks = make_write_blocks(machine)
 
     def attend_digits(step, chunk, scratch):
@@ -111,7 +114,7 @@ def make_attend(machine: Machine) -> Any:
 
 @njit(inline="always")
 def _share(step, chunk):
-    """The key/value head of a chunk, its first token and the one behind its last."""
+    """Return a chunk's key/value head, first token and end token; the end is exclusive."""
     per_chunk = arg(step, 12)
     chunks_per_head = num_parts(arg(step, 11), per_chunk)
     kv_head = quotient(chunk, chunks_per_head)
@@ -121,7 +124,7 @@ def _share(step, chunk):
 
 @njit(inline="always")
 def _attend(step, chunk, scratch):
-    """The heads of a few tokens that share a key/value head."""
+    """Attention of a chunk's tokens, for the query heads of its key/value head."""
     num_kv_heads, head_dim, fields = arg(step, 1), arg(step, 2), arg(step, 7)
     kv_head, start, end = _share(step, chunk)
     group_len = quotient(arg(step, 0), num_kv_heads)
@@ -130,7 +133,7 @@ def _attend(step, chunk, scratch):
     num_turns = num_parts(group_len, per_turn)
     token, stop, turn = start, start, num_turns
     while True:
-        if turn == num_turns:  # the next tokens that share slots
+        if turn == num_turns:  # go on to the next tokens that share slots
             token, turn = stop, 0
             if token == end:
                 break
@@ -147,15 +150,16 @@ def _attend(step, chunk, scratch):
             num_shared = _field(fields, each, 1)
             most, least = max(most, num_shared), min(least, num_shared)
             most_own = max(most_own, _field(fields, each, 3))
-        stride, own_at = 64 * groups, 64 * (num_groups(most + most_own) + 2)  # until they are moved
+        # A token's own scores are at `own_at` until they are moved behind its shared ones.
+        stride, own_at = 64 * groups, 64 * (num_groups(most + most_own) + 2)
         row_bytes = own_at + 64 * (num_groups(most_own) + 1)
-        stored_bytes = 16 * number_bytes() * groups  # of a key or value
+        stored_bytes = 16 * number_bytes() * groups  # bytes of a stored key or value
         turned = scratch + _SPARE_AT + 2 * BLOCKS_TOGETHER * 16 * stride
         mixed = turned + MAX_QUERIES * stride
-        scores = mixed + MAX_QUERIES * stride + 64  # the first block may begin before them
+        scores = mixed + MAX_QUERIES * stride + 64  # the first block may begin before the first key
         q, shares = arg(step, 3) + token * q_stride + head * stride, floats(scratch + _SHARES_AT)
 
-        for part in range(1 + num_tokens):  # what they share, then each token's own
+        for part in range(1 + num_tokens):  # the shared keys, then each token's own
             mine, num_keys, num, x, out = slots, most, num_queries, q, scores
             if part > 0:
                 idx, num = part - 1, count
@@ -174,7 +178,7 @@ def _attend(step, chunk, scratch):
                 shares[query] = highest(row, num_shared + num_own)
                 row, query = row + row_bytes, query + 1
         num_soon, asked, row, query = min(least, _VALUES_TOGETHER), 0, scores, 0
-        soon = num_parts(num_soon, num_queries)  # a part of them is asked for with each query
+        soon = num_parts(num_soon, num_queries)  # with each query, a part of them is prefetched
         for each in range(token, stop):
             num_keys = _field(fields, each, 1) + _field(fields, each, 3)
             for _ in range(count):
@@ -186,7 +190,8 @@ def _attend(step, chunk, scratch):
         for i in range(num_queries * groups * 16):
             floats(mixed)[i] = float32(0)
         next_head = keys + head_bytes if kv_head + 1 < num_kv_heads else values
-        for part in range(1 + 2 * num_tokens):  # what all share, then the rest of each, and its own
+        # The values that all tokens share; then, per token, the rest of its shared ones, its own.
+        for part in range(1 + 2 * num_tokens):
             mine, begin, num_keys, num, idx, ahead = slots, 0, least, num_queries, 0, next_head
             if part > 0:
                 idx = (part - 1) >> 1
@@ -212,22 +217,23 @@ def _attend(step, chunk, scratch):
 
 @emitted(int64, int64, int64, int64)
 def _field(b: Any, fields: Value, token: Value, idx: Value) -> Value:
-    """Where slots lie that it may share with others, and how many; its own, and how many."""
+    """Return a field of a token: the address of its shared slots, their number, the address of its
+    own slots, their number."""
     place = b.add(b.mul(token, i64(KEY_FIELDS)), idx)
     return b.load(b.gep(b.inttoptr(fields, I64.as_pointer()), [place]))
 
 
 @emitted(int64, int64, int64)
 def _shared(b: Any, num: Value, most: Value) -> Value:
-    """Parts of no more than `most` have so many, but for the last."""
+    """Return the length of equal parts of up to `most`; the last part may be shorter."""
     return emit_num_parts(b, num, emit_num_parts(b, num, most))
 
 
 @njit(inline="always")
 def _turn(q, q_stride, num_queries, count, groups, target):
-    """Queries as tiles of them are scored."""
+    """Transpose the queries, tile by tile, into the layout that `score_blocks` reads."""
     width, stride = _shared(num_queries, MAX_SCORED), 64 * groups
-    row, head = q, 0  # of the next query
+    row, head = q, 0  # the next query's
     for query in range(0, num_queries, width):
         last, places = min(width, num_queries - query) - 1, ints(target)
         for i in range(MAX_SCORED):
@@ -245,9 +251,10 @@ def _turn(q, q_stride, num_queries, count, groups, target):
 
 @njit(inline="always")
 def _score(slots, num_keys, keys, places, q, groups, scale, out, row_bytes, num_queries):
-    """Scores of the keys of some slots, by all queries; there may be 15 more on either side.
+    """Score the keys of some slots against all queries. Up to 15 more scores are written on either
+    side, where blocks begin before the first key or end after the last.
 
-    The next blocks are looked for before some are scored, so that they can be asked for.
+    The next blocks are looked up before the present ones are scored, to prefetch them meanwhile.
     """
     block_bytes, together = 256 * number_bytes() * groups, BLOCKS_TOGETHER * 16
     ahead, spare = places + 2 * _PLACES_BYTES, places + _SPARE_AT
@@ -264,7 +271,7 @@ def _score(slots, num_keys, keys, places, q, groups, scale, out, row_bytes, num_
             )
             next_last = find_blocks(slots, following, num_keys, keys, block_bytes, later, room)
         for tile in range(num_tiles if last >= 0 else 0):
-            mine = tile  # a part of them is asked for by each tile
+            mine = tile  # each tile prefetches a part of the next blocks
             for idx in range(BLOCKS_TOGETHER):
                 asked = later if idx == mine else here
                 mine += num_tiles if idx == mine else 0
@@ -277,9 +284,9 @@ def _score(slots, num_keys, keys, places, q, groups, scale, out, row_bytes, num_
 
 @njit(inline="always")
 def _mix(weights, row_bytes, slots, num_keys, values, ahead, groups, out, num_queries):
-    """Add the values of some slots, by the weights of all queries, who take turns with a few.
+    """Add the values of some slots, weighted, to the sums of all queries, a few values at a time.
 
-    `ahead` is read next, from the first of the slots on.
+    After them, the rows of the same slots at `ahead` are read: these are prefetched.
     """
     width, stride = _shared(num_queries, max_mixed()), 64 * groups
     stored_bytes = 16 * number_bytes() * groups

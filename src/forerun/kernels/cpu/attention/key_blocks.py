@@ -1,7 +1,7 @@
-"""Keys by 16: a block of the store has 16 slots, and a dimension of all of them is one vector.
+"""Blocks of 16 keys: a block has 16 slots, and one dimension of all 16 keys is one vector.
 
-Scores of 16 keys are then sums down the lanes, one multiply-add for each dimension. Keys whose
-slots are not one block, in order, are copied into one first.
+So a lane sums the score of one key, by one multiply-add for each dimension. Keys whose slots are
+not one block, in order, are first copied into a spare block.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from forerun.kernels.cpu.codegen.native import int_at, ints
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
-BLOCKS_TOGETHER: Final = 4  # are scored before the next
+BLOCKS_TOGETHER: Final = 4  # blocks that are looked up, and scored, together
 
 
 @emitted(int64, int64)
 def _is_run(b: Any, slots: Value) -> Value:
-    """Whether 16 slots follow each other."""
+    """Whether 16 slots are consecutive."""
     e = Emitter(b, Machine.target())
     found = e.load(slots, vector(I64, GROUP_LEN))
     first = e.splat(b.extract_element(found, I64(0)), GROUP_LEN)
@@ -34,10 +34,11 @@ def _is_run(b: Any, slots: Value) -> Value:
 
 @njit(inline="always")
 def find_blocks(slots, start, end, keys, block_bytes, places, spare):
-    """Where the next few blocks lie; returns the last one's index, which what is left repeats.
+    """Write the addresses of the next few blocks to `places`; return the last one's index.
 
-    Block i has slots number `start` + 16·i … + 15, as far as there are such: those below 0 stand
-    for lanes before the first key, and none follows `end` - 1.
+    Places after it repeat its address. Block i has slots number `start` + 16·i … + 15: numbers
+    below 0 are lanes before the first key, and there are no slots from `end` on. Keys that are not
+    one block in the store are copied to `spare`.
     """
     last, stored = min(((end - start + 15) >> 4), BLOCKS_TOGETHER) - 1, number_bytes()
     for idx in range(BLOCKS_TOGETHER):

@@ -1,4 +1,4 @@
-"""The K and V rows of all layers."""
+"""The store: K and V rows of all layers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ Stored = npt.NDArray[np.float32] | npt.NDArray[np.float16]
 
 @dataclass(frozen=True, eq=False)
 class KVStore:
-    """A head's rows lie together, padded with zeros to 16 numbers. A value is a row; 16 keys are a
-    block, in which a dimension of all of them lies together."""
+    """Keys and values, contiguous per head, with head_dim padded to a multiple of 16 by zeros.
+
+    Values are stored row by row, keys in blocks of 16, one dimension of all 16 after the other.
+    """
 
     k: Stored  # [L, G, blocks, padded head_dim, 16]
     v: Stored  # [L, G, slots, padded head_dim]
-    passes: OrderedDict[Any, Any] = field(default_factory=OrderedDict)  # kept: `runtime/replay.py`
+    passes: OrderedDict[Any, Any] = field(default_factory=OrderedDict)  # see `runtime/replay.py`
 
     @classmethod
     def new(cls, shape: AttentionShape, num_layers: int, num_slots: int, dtype: str) -> KVStore:
@@ -49,28 +51,28 @@ class KVStore:
 
     @cached_property
     def addresses(self) -> list[tuple[int, int]]:
-        """Of each layer's k and v."""
+        """The addresses of each layer's k and v."""
         return [
             (int(k.ctypes.data), int(v.ctypes.data)) for k, v in zip(self.k, self.v, strict=True)
         ]
 
     @cached_property
     def head_bytes(self) -> int:
-        """From one key/value head to the next."""
+        """The bytes from one key/value head to the next."""
         return int(self.k.strides[1])
 
     def move_rows(self, sources: IntArray, targets: IntArray) -> None:
-        """The right sides are copies, made first."""
+        """Copy rows from slot to slot; indexing copies all sources before any write."""
         self.v[:, :, targets] = self.v[:, :, sources]
         (here, lane), (there, target) = (divmod(slots, GROUP_LEN) for slots in (sources, targets))
         self.k[:, :, there, :, target] = self.k[:, :, here, :, lane]
 
 
 def _zeros(size: tuple[int, ...], dtype: str) -> Stored:
-    """Memory that is taken page by page as rows are written.
+    """Allocate memory that becomes resident page by page, as rows are written.
 
-    Every head of every layer has a stretch of its own, of which a short text writes the beginning;
-    huge pages would make all of it resident.
+    Every head of every layer has its own stretch, and a short text writes only the beginning of
+    each; huge pages would make all of it resident.
     """
     num_bytes = np.dtype(dtype).itemsize * math.prod(size)
     try:
@@ -83,7 +85,7 @@ def _zeros(size: tuple[int, ...], dtype: str) -> Stored:
 
 
 def _private(num_bytes: int) -> mmap.mmap:
-    """A process that is forked off has rows of its own; mmap's default would share them."""
+    """Map private memory, so that a forked process has its own rows; mmap's default shares them."""
     if sys.platform == "win32":
         return mmap.mmap(-1, num_bytes)
     return mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

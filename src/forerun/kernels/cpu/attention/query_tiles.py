@@ -1,9 +1,9 @@
 """Attention of a few queries that share one key/value head, as vector IR.
 
-Keys come one after the other in logical order, whatever slots they lie in. A score is a sum over
-16 dimensions at a time, each a chain of multiply-adds, added up in order; a mixed value is one
-chain of multiply-adds over the keys. So neither the queries beside it nor the number of keys
-in a turn changes a bit, nor does the length of a vector.
+Keys are taken in logical order, whatever their slots. A score has one chain of multiply-adds for
+each 16 dimensions, and the results are added in order. A mixed value is one chain of multiply-adds
+over the keys. So no bit depends on the other queries of a tile, on how many keys are taken
+together, or on the length of a vector.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from forerun.kernels.cpu.codegen.lanes import (
 from forerun.kernels.cpu.codegen.loops import loop
 from forerun.kernels.cpu.codegen.machine import Machine
 
-MAX_QUERIES: Final = 24  # of one token or of some, which read keys and values together
-MAX_SCORED: Final = 4  # in one tile
+MAX_QUERIES: Final = 24  # that go through keys and values together, of one or more tokens
+MAX_SCORED: Final = 4  # queries in one tile of `score_blocks`
 _MAX_MIXED: Final = 6
 _MAX_MIXED_ARM: Final = 5  # 20 registers of sums, 4 of a value and 5 of weights; there are 32
 _UNROLLED: Final = 4  # dimensions
 _GROUP: Final = vector(F32, GROUP_LEN)
-# Groups of 16 sums in registers; the second with registers of 512 bits.
+# How many groups of 16 sums fit in registers; the second number is for registers of 512 bits.
 _MAX_SCORES: Final = (4, 16)
 _MAX_SUMS: Final = (6, 24)
 
@@ -49,12 +49,12 @@ def _most_mixed(machine: Machine) -> int:
 
 @emitted(int64)
 def max_mixed(_b: Any) -> Value:
-    """Queries in one tile of `mix_values`."""
+    """The most queries in one tile of `mix_values`."""
     return i64(_most_mixed(Machine.target()))
 
 
 def for_each_width(b: Any, num_queries: Value, most: int, emit: Callable[[int], None]) -> None:
-    """A branch for each number of queries that are taken together."""
+    """Emit a branch for each number of queries up to `most`."""
     done = b.append_basic_block("done")
     switch = b.switch(num_queries, done)
     for width in range(1, most + 1):
@@ -70,13 +70,13 @@ def for_each_width(b: Any, num_queries: Value, most: int, emit: Callable[[int], 
 def turn_queries(
     b: Any, first: Value, second: Value, third: Value, fourth: Value, num_groups: Value, out: Value
 ) -> None:
-    """out[dimension] = that of each of four queries."""
+    """out[dimension, i] = that dimension of query i, for four queries."""
     e = Emitter(b, Machine.target())
 
     def turn(idx: Value, _carried: list[Value]) -> list[Value]:
         at = b.mul(idx, i64(4 * GROUP_LEN))
         rows = [e.load(b.add(row, at), _GROUP) for row in (first, third, second, fourth)]
-        while len(rows) > 1:  # lanes of one and of the other in turns
+        while len(rows) > 1:  # interleave the lanes of each pair
             pairs, count = list(zip(rows[::2], rows[1::2], strict=True)), rows[0].type.count
             order = [lane + which * count for lane in range(count) for which in (0, 1)]
             rows = [e.shuffle(*pair, order) for pair in pairs]
@@ -101,7 +101,8 @@ def score_blocks(
 ) -> None:
     """out[query, 16·i …] = scale · query · the keys of block i, for blocks 0 … `last`.
 
-    `q` is what `turn_queries` wrote; `ahead` are blocks that will be read next.
+    `q` is what `turn_queries` wrote; `places` and `ahead` are addresses of blocks. Those at `ahead`
+    are read next: they are prefetched.
     """
     e = Emitter(b, Machine.target())
 
@@ -137,7 +138,7 @@ def score_blocks(
 def _choose(
     b: Any, counts: list[int], fits: Callable[[int], Value], emit: Callable[[int], None]
 ) -> None:
-    """A branch for the first of some numbers that fits, or the last."""
+    """Emit a branch for each of `counts`; the first that fits is taken, else the last."""
     count, *others = counts
     if not others:
         emit(count)
@@ -152,7 +153,7 @@ def _choose(
 def _products(
     e: Emitter, q: Value, blocks: list[Value], later: list[Value], num_groups: Value, width: int
 ) -> list[Value]:
-    """Scores of every block with every query: [block · width + query]."""
+    """Emit the scores of every block with every query: [block · width + query]."""
     b, none = e.builder, [_GROUP([0.0] * GROUP_LEN)] * (len(blocks) * width)
 
     def group(idx: Value, totals: list[Value]) -> list[Value]:
@@ -197,14 +198,14 @@ def mix_values(
 ) -> None:
     """out[query] += Σ weights[query, j] · values[slots[j]] in ascending order of j.
 
-    Rows at `ahead` will be read next: those of the slots from `first_ahead` on. With each key,
-    `pace` / 256 of a row are asked for.
+    Then the rows at `ahead` of the slots from `first_ahead` on are read: with each key, `pace` /
+    256 of a row are prefetched.
     """
     e = Emitter(b, Machine.target())
     query_bytes = b.mul(num_groups, i64(4 * GROUP_LEN))
 
     def emit_turns(width: int, count: int) -> None:
-        """`count` groups in a turn, of which there must be a whole number."""
+        """Take `count` groups of dimensions at a time; `count` must divide their number."""
 
         def turn(idx: Value, _carried: list[Value]) -> list[Value]:
             at = b.mul(idx, i64(4 * GROUP_LEN * count))

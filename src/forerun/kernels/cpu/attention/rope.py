@@ -1,4 +1,4 @@
-"""Rotary positions: queries are turned, keys are turned and stored with their values."""
+"""Rotary positions: rotate the queries; rotate the keys, and store them and the values."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from forerun.kernels.cpu.codegen.step import arg, float_arg, num_groups
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
-TOKENS_TOGETHER: Final = 16  # in a chunk
-_BLOCKS_ASKED: Final = 2  # tokens of one request lie in no more, and those of many would not fit
+TOKENS_TOGETHER: Final = 16  # tokens of a chunk
+# Blocks to prefetch: tokens of one request need no more, and those of many requests would not fit.
+_BLOCKS_ASKED: Final = 2
 
 
 @emitted(void, int64, int64, int64, int64, int64)
 def _turn_groups(b: Any, x: Value, y: Value, cos: Value, sin: Value, num_groups: Value) -> None:
-    """A head whose halves are groups of 16: as `_turn`, without a norm."""
+    """Rotate a head as `_turn` does, without a norm; its halves consist of groups of 16."""
     e, half = Emitter(b, Machine.target()), b.mul(num_groups, i64(4 * GROUP_LEN))
 
     def turn(idx: Value, _carried: list[Value]) -> list[Value]:
@@ -39,7 +40,7 @@ def _turn_groups(b: Any, x: Value, y: Value, cos: Value, sin: Value, num_groups:
 
 @njit(inline="always")
 def _turn(source, target, turns, half, norm, eps):
-    """Normalise one head where `norm` is given, then rotate it, halves paired."""
+    """Normalise one head if `norm` is not 0, then rotate it, halves paired."""
     if norm == 0 and half % GROUP_LEN == 0:
         _turn_groups(source, target, turns, turns + 4 * half, half // GROUP_LEN)
         return
@@ -60,10 +61,10 @@ def _turn(source, target, turns, half, norm, eps):
 
 
 def rope_write(step, chunk, scratch):
-    """A key/value head of a few tokens, and the heads that ask it: rotate q into q_out, rotate k
-    and copy v into the store's slots.
+    """Rotate q into q_out, and write the rotated k and v to the store's slots, for one key/value
+    head and its query heads, for a few tokens.
 
-    Keys of a block lie in the same cache lines, so one thread writes those of tokens side by side.
+    The keys of a block share cache lines, so one thread writes those of adjacent tokens.
     """
     num_kv_heads, head_dim, num_tokens = arg(step, 1), arg(step, 2), arg(step, 16)
     group_len, part = quotient(arg(step, 0), num_kv_heads), quotient(chunk, num_kv_heads)

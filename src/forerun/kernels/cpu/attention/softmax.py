@@ -1,6 +1,6 @@
-"""Scores to weights: e^(score − highest) and their sum, of one query, as vector IR.
+"""Softmax of one query, as vector IR: the weights e^(score − highest), and their sum.
 
-Weight j goes to partial sum j mod 16; these are folded in halves.
+Weight j goes to partial sum j mod 16; the partial sums are folded in halves.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _GROUP: Final = vector(F32, GROUP_LEN)
 
 @outlined(float32, int64, int64)
 def highest(b: Any, scores: Value, num_keys: Value) -> Value:
-    """Of scores[j]."""
+    """Return the highest of scores[j]."""
     e = Emitter(b, Machine.target())
     last = b.sdiv(b.sub(num_keys, i64(1)), i64(GROUP_LEN))
     lowest = constant(F32, [_LOWEST] * GROUP_LEN)
 
     def larger(left: Value, right: Value) -> Value:
-        """A score that is no number is not larger."""
+        """NaN is never larger."""
         return b.select(b.fcmp_ordered(">", left, right), left, right)
 
     def found(idx: Value) -> Value:
@@ -54,7 +54,7 @@ def highest(b: Any, scores: Value, num_keys: Value) -> Value:
 
 @outlined(float32, int64, int64, float32)
 def weigh(b: Any, scores: Value, num_keys: Value, most: Value) -> Value:
-    """scores[j] to weights, in place, up to a whole group of 16; returns their sum."""
+    """Replace scores[j] by weights, padded with zeros to groups of 16, and return their sum."""
     e = Emitter(b, Machine.target())
     num_groups = b.sdiv(b.add(num_keys, i64(GROUP_LEN - 1)), i64(GROUP_LEN))
     most, none = e.splat(most, GROUP_LEN), constant(F32, [0.0] * GROUP_LEN)
@@ -70,7 +70,7 @@ def weigh(b: Any, scores: Value, num_keys: Value, most: Value) -> Value:
 
 
 def _is_key(e: Emitter, idx: Value, num_keys: Value) -> Value:
-    """Which lanes of a group have a key."""
+    """Return a mask of the lanes of group `idx` that have a key."""
     b, lanes = e.builder, constant(I32, list(range(GROUP_LEN)))
     left = b.trunc(b.sub(num_keys, b.mul(idx, i64(GROUP_LEN))), I32)
     return b.icmp_signed("<", lanes, e.splat(left, GROUP_LEN))

@@ -1,7 +1,6 @@
-"""Numbers of stored keys and values: float32, or float16, which attention reads as float32.
+"""The numbers of stored keys and values: float32, or float16, which attention reads as float32.
 
-A number is rounded to the nearest that can be stored; one beyond them all becomes the last, and not
-an infinity.
+A float is rounded to the nearest float16; one beyond the range becomes the largest, not infinity.
 """
 
 from __future__ import annotations
@@ -36,26 +35,26 @@ def _is_half() -> bool:
 
 
 def emitted_bytes() -> int:
-    """Of a number, in the code that is being generated."""
+    """Return the bytes of a stored number, for the code that is being generated."""
     return 2 if _is_half() else 4
 
 
 @emitted(int64)
 def number_bytes(_b: Any) -> Value:
-    """Of a number."""
+    """Return the bytes of a stored number, in compiled code."""
     return i64(emitted_bytes())
 
 
 @emitted(void, int64, int64)
 def copy_number(b: Any, source: Value, target: Value) -> None:
-    """One that is stored."""
+    """Copy one stored number."""
     e = Emitter(b, Machine.target())
     e.store(e.load(source, I16 if _is_half() else I32), target)
 
 
 @njit(inline="always")
 def store_row(source, target, length):
-    """Floats as they are stored; `target` may be `source`."""
+    """Convert floats to stored numbers; `target` may be `source`."""
     stored, num_whole = number_bytes(), length & ~15
     for at in range(0, num_whole, 16):
         _store_group(source + 4 * at, target + stored * at)
@@ -79,22 +78,21 @@ def _rounded(b: Any, x: Value) -> Value:
     if not _is_half():
         return x
     group = isinstance(x.type, type(_GROUP))
-    for sign, last in (("<", _LAST_HALF), (">", -_LAST_HALF)):  # what is not a number stays so
+    for sign, last in (("<", _LAST_HALF), (">", -_LAST_HALF)):  # NaN stays NaN
         bound = x.type([last] * GROUP_LEN if group else last)
         x = b.select(b.fcmp_unordered(sign, x, bound), x, bound)
     return b.fptrunc(x, vector(F16, GROUP_LEN) if group else F16)
 
 
 def load_group(e: Emitter, address: Value) -> Value:
-    """16 numbers, as floats."""
+    """Load 16 stored numbers as float32."""
     if not _is_half():
         return e.load(address, _GROUP)
     return e.builder.fpext(e.load(address, vector(F16, GROUP_LEN)), _GROUP)
 
 
 def prefetch_group(e: Emitter, address: Value, idx: int) -> None:
-    """Ask for group `idx` of some behind an address, unless one before it lies in the same cache
-    line."""
+    """Prefetch group `idx` after an address, unless an earlier group is in the same cache line."""
     at = GROUP_LEN * emitted_bytes() * idx
     if at % _LINE == 0:
         e.prefetch(e.offset(address, at))

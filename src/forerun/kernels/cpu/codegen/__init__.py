@@ -1,1 +1,1 @@
-"""From Python and IR to machine code: lanes, loops, compiling, and compiled code on disk."""
+"""Code generation, from Python and IR to machine code, and compiled code on disk."""

@@ -1,9 +1,9 @@
-"""Compiled functions on disk: one file each, in a folder that only its owner may change.
+"""The cache of compiled functions on disk: a file each, in a folder only its owner may write to.
 
-Whoever can write such a file runs code in every process that reads it. So neither a folder nor a
-file is used that belongs to someone else or that others may write to: functions are then compiled
-in memory, and one warning says what to do. Whatever else is wrong with a file, the function is
-compiled anew and written over it.
+A user who can write such a file can run code in every process that loads it. So a folder or file
+that belongs to another user, or that others may write to, is not used: functions are then compiled
+in memory, and one warning says what to do. If anything else is wrong with a file, the function is
+compiled again and the file is replaced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final
 
 from forerun.kernels.cpu.codegen.object_code import ObjectCode, unpacked
 
-_HAS_OWNERS: Final = hasattr(os, "geteuid")  # Windows guards a user's folders by other means
+_HAS_OWNERS: Final = hasattr(os, "geteuid")  # Windows protects a user's folders by other means
 _MAX_FILE_BYTES: Final = 1 << 26
 
 
@@ -30,20 +30,20 @@ class CodeCache:
     """The functions of one version of the sources, compiled for one processor."""
 
     folder: Path
-    key: bytes  # of all that could change the machine code
+    key: bytes  # a hash of all that could change the machine code
 
     @classmethod
     def open(cls, root: Path, key: bytes) -> CodeCache | None:
-        """The folder for `key` in the cache at `root`, made where it is missing.
+        """Open, or create, the folder for `key` in the cache at `root`.
 
-        None where it cannot be made, and, with a warning, where others could change what is in it.
+        Return None if it cannot be created, or, with a warning, if others could change its files.
         """
         root = root.resolve()
         folders = root, root / "kernels", root / "kernels" / key.hex()[:16]
         try:
             root.parent.mkdir(parents=True, exist_ok=True)
             for folder in folders:
-                folder.mkdir(mode=0o755, exist_ok=True)  # not for others, whatever the mask
+                folder.mkdir(mode=0o755, exist_ok=True)  # others may not write, whatever the umask
         except OSError:
             return None
         for folder in folders:
@@ -59,23 +59,23 @@ class CodeCache:
         return cls(folders[-1], key)
 
     def has(self, name: str) -> bool:
-        """Whether there is a file for this function, good or not."""
+        """Whether there is a file for this function, valid or not."""
         return self._path(name).is_file()
 
     def load(self, name: str) -> ObjectCode | None:
-        """None where the function has to be compiled."""
+        """Load a function; return None if it has to be compiled."""
         try:
             return unpacked(_read(self._path(name)), self._key_of(name))
         except OSError:
             return None
 
     def save(self, name: str, code: ObjectCode) -> None:
-        """Where the disk is full or may not be written, the code serves this process alone."""
+        """Save a function; if the disk is full or read-only, only this process has the code."""
         path = self._path(name)
         scratch = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
         try:
             _write(scratch, code.packed(self._key_of(name)))
-            scratch.replace(path)  # at once: others may be reading
+            scratch.replace(path)  # atomic: other processes may be reading the file
         except OSError:
             with suppress(OSError):
                 scratch.unlink(missing_ok=True)
@@ -88,7 +88,7 @@ class CodeCache:
 
 
 def _flaw(folder: Path) -> str | None:
-    """Why others could change what is in a folder, and what to do; None where they could not."""
+    """Return why others could change the files in a folder, and the remedy; None if they cannot."""
     if not _HAS_OWNERS:
         return None
     found = folder.lstat()
@@ -108,8 +108,8 @@ def _others_may_write(found: os.stat_result) -> bool:
 
 
 def _is_own_group(group_id: int) -> bool:
-    """Whether a group has one member, who has its name: what many systems make for every user,
-    together with a mask that lets it write."""
+    """Whether a group is the user's private one, of the same name and with no other members. Many
+    systems create these, and then set a umask that lets groups write."""
     import grp
     import pwd
 
@@ -121,9 +121,9 @@ def _is_own_group(group_id: int) -> bool:
 
 
 def _read(path: Path) -> bytes:
-    """A plain file's bytes, if nobody else can have written them."""
+    """Read a regular file; raise `OSError` if another user can have written it."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    flags |= getattr(os, "O_NONBLOCK", 0)  # a fifo must not hold us up
+    flags |= getattr(os, "O_NONBLOCK", 0)  # opening a FIFO must not block
     with os.fdopen(os.open(path, flags), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_FILE_BYTES:

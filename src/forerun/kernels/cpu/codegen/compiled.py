@@ -1,8 +1,8 @@
 """Compiled functions by name, kept on disk between runs.
 
-Numba's own cache looks at the file of the function alone and misses edits in what it calls. Here
-they are named by a hash of all that could change the machine code: every source file of
-this package, those of the noise, the versions of Numba, llvmlite and Python, and the processor.
+Numba's own cache checks the function's own file alone and misses edits in functions that it calls.
+Here the key is a hash of all that could change the machine code: every source file of this package
+and of the noise, the versions of Numba, llvmlite and Python, and the processor.
 """
 
 from __future__ import annotations
@@ -39,17 +39,18 @@ _ENTRY: Final = "forerun_entry"
 
 
 def address_of(array: npt.NDArray[Any]) -> int:
-    """Where its numbers lie, for `Compiled.call`; what `array.ctypes` does takes thrice as long."""
+    """Return the address of an array's data, in a third of the time of `array.ctypes`."""
     if array.size and array.flags.carray:
         return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
     return int(array.ctypes.data)
 
 
 def check_processor() -> None:
-    """Raise where products would call a function for every number, if there is one to call.
+    """Raise if an x86 processor has no instruction for multiply-adds (FMA) or float16 (F16C).
 
-    x86 has both instructions since 2013, but for small processors and some virtual machines;
-    without F16C, LLVM calls a function that older systems lack, and that ends the process.
+    Processors since 2013 have both, except small ones and some virtual machines. Without them LLVM
+    calls a function for every number; that for float16 is missing on older systems, which ends the
+    process.
     """
     triple, _name, features = cpu_target.target_context.codegen().magic_tuple()
     missing = _missing(triple, features)
@@ -93,12 +94,12 @@ class Compiled:
         except (NumbaError, RuntimeError, OSError) as error:
             raise CannotCompile.because("compile the CPU kernels here", error) from error
         kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * num_args)
-        self.call: Final[Callable[..., None]] = kind(self.address)  # outside of Python's lock
+        self.call: Final[Callable[..., None]] = kind(self.address)  # releases Python's lock
 
 
 @global_compiler_lock  # type: ignore[untyped-decorator]
 def _object_code(source: Callable[..., None], num_args: int, machine: Machine) -> ObjectCode:
-    """Numba makes LLVM's code of it, LLVM makes the processor's."""
+    """Compile a function: Numba generates LLVM IR, LLVM generates machine code."""
     flags: Any = compiler.Flags()
     cpu_target.options.parse_as_flags(flags, dict(_OPTIONS))
     flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_compile = True
@@ -115,7 +116,8 @@ def _object_code(source: Callable[..., None], num_args: int, machine: Machine) -
 
 
 def _entry(inner: str, num_args: int) -> str:
-    """Numba's functions return a status and two pointers, for errors that ours never raise."""
+    """Return the IR of an entry that calls Numba's function and drops its status and two pointers,
+    which serve exceptions: these functions never raise one."""
     kinds = ", ".join(["i64"] * num_args)
     args = ", ".join(f"i64 %{idx}" for idx in range(num_args))
     return f"""
@@ -130,7 +132,8 @@ def _entry(inner: str, num_args: int) -> str:
 
 
 def _target(machine: Machine) -> tuple[str, str, str]:
-    """What Numba itself generates code for, unless a processor with less is asked for."""
+    """Return triple, processor and features to generate code for: Numba's own, or those of a
+    forced instruction set."""
     triple, name, features = cpu_target.target_context.codegen().magic_tuple()
     if machine.is_forced and machine.instructions.processor is not None:
         return triple, machine.instructions.processor, machine.instructions.more
@@ -150,12 +153,12 @@ def _target_machine(machine: Machine) -> Any:
 
 
 def _loaded(code: ObjectCode) -> tuple[Any, int]:
-    """An engine that owns the code, and where to call it.
+    """Return an engine that owns the code, and the address of the function.
 
-    One engine for each: functions compiled by different processes may have symbols in common.
+    Each function has its own engine: those compiled by different processes may share symbol names.
     """
     entry, *needed = code.symbols
-    for name in needed:  # LLVM would leave its address zero, without a word
+    for name in needed:  # LLVM would silently leave its address zero
         if not binding.address_of_symbol(name):
             raise RuntimeError(f"{name} is not to be found")
     engine = binding.create_mcjit_compiler(
@@ -167,19 +170,19 @@ def _loaded(code: ObjectCode) -> tuple[Any, int]:
 
 
 def code_key(machine: Machine) -> bytes:
-    """Of all that could change the machine code for this processor, but for lanes, tiles and
-    digits: functions that are generated for these have them in their names."""
+    """Return a hash of all that could change the machine code for this processor, except lanes,
+    tiles and digits: functions that depend on these have a digest of them in their names."""
     digest = hashlib.sha256(source_digest(Path(__file__).parents[1]))
     for source in (philox, Stream):
         digest.update(Path(inspect.getfile(source)).read_bytes())
     versions = (numba.__version__, llvmlite.__version__, sys.version)
-    processor = cpu_target.target_context.codegen().magic_tuple()  # or what NUMBA_CPU_NAME says
+    processor = cpu_target.target_context.codegen().magic_tuple()  # may come from NUMBA_CPU_NAME
     digest.update(repr((versions, processor, _target(machine))).encode())
     return digest.digest()
 
 
 def source_digest(package: Path) -> bytes:
-    """Of every source file of a package, those of its rooms too, and of their names."""
+    """Return a hash of every source file of a package, in all its folders, and of their names."""
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         contents = path.read_bytes()

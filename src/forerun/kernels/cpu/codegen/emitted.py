@@ -1,4 +1,4 @@
-"""Functions of compiled code whose body is written in IR."""
+"""Functions for compiled code whose bodies are written in IR."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Emit = Callable[..., Value | None]  # (builder, *arguments) -> the result, or No
 
 
 def emitted(result: Any, *arguments: Any) -> Callable[[Emit], Any]:
-    """Make a function of Numba's language from one that emits its code, with fixed types."""
+    """Make an intrinsic of Numba, with fixed types, from a function that emits its code."""
 
     def decorate(emit: Emit) -> Any:
         def typed(_context: Any, *_arguments: Any) -> Any:
@@ -34,7 +34,7 @@ def emitted(result: Any, *arguments: Any) -> Callable[[Emit], Any]:
 
 
 def outlined(result: Any, *arguments: Any) -> Callable[[Emit], Any]:
-    """`emitted`, as a function of its own: long code is there once, however often it is called."""
+    """As `emitted`, but not inlined: long code exists once, however often it is called."""
     kind = F32 if result is types.float32 else ir.VoidType()
 
     def decorate(emit: Emit) -> Any:
@@ -58,7 +58,7 @@ def outlined(result: Any, *arguments: Any) -> Callable[[Emit], Any]:
 
 
 def _positional(count: int) -> Signature:
-    """Numba treats *args as one tuple, so it is shown plain parameters."""
+    """Return a signature of `count` plain parameters: Numba would treat *args as one tuple."""
     return Signature(
         [Parameter(f"arg{idx}", Parameter.POSITIONAL_OR_KEYWORD) for idx in range(count)]
     )

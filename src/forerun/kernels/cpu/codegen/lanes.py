@@ -1,8 +1,8 @@
-"""Vector IR, written out: what a loop computes is fixed here and not left to an optimiser.
+"""Vector IR, written explicitly, so that the order of arithmetic does not depend on an optimizer.
 
-A product of two rows of K numbers is kept in `num_lanes` partial sums: element k goes to lane
-k mod num_lanes, in ascending order of k, by one fused multiply-add each; the lanes are then folded
-in halves. This holds in every tile shape, so a tile may have as many rows as it likes.
+A product of two rows of K numbers has `num_lanes` partial sums: element k goes to lane k mod
+num_lanes, in ascending order of k, by one fused multiply-add each; then the lanes are folded in
+halves. This is so in every tile shape, so a tile may have any number of rows.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ GROUP_LEN: Final = 16  # weights are decoded in groups of this many
 
 
 def padded(length: int) -> int:
-    """The next multiple of 16: rows are laid out so, with zeros at their end."""
+    """Round up to a multiple of 16, the length of rows in memory; zeros follow the values."""
     return -(-length // GROUP_LEN) * GROUP_LEN
 
 
 @cache
 def power_of_two(num: int) -> int:
-    """The next that is not less."""
+    """Return the least power of two that is not less than `num`."""
     return 1 << max(num - 1, 0).bit_length()
 
 
@@ -49,7 +49,7 @@ def constant(element: Any, values: list[int] | list[float]) -> Value:
 
 @dataclass(frozen=True)
 class Emitter:
-    """Emits vector code for one machine at the builder's place."""
+    """Emits vector code for one machine, at the builder's position."""
 
     builder: Any
     machine: Machine
@@ -62,7 +62,7 @@ class Emitter:
         return self.builder.inttoptr(address, element.as_pointer())
 
     def load(self, address: Value, kind: Any) -> Value:
-        """A value of type `kind` at an address that need not be aligned."""
+        """Load a value of type `kind` from an address that need not be aligned."""
         value = self.builder.load(self.pointer(address, kind))
         value.align = 1
         return value
@@ -71,8 +71,7 @@ class Emitter:
         self.builder.store(value, self.pointer(address, value.type)).align = 1
 
     def prefetch(self, address: Value, *, to_write: bool = False) -> None:
-        """Ask for memory that will soon be read or written; an address outside of it does no
-        harm."""
+        """Prefetch memory that will soon be read or written; an invalid address does no harm."""
         use, to_keep, data = I32(int(to_write)), I32(3), I32(1)
         args = [self.pointer(address, I8), use, to_keep, data]
         self.intrinsic("prefetch.p0", ir.VoidType(), args)
@@ -81,11 +80,11 @@ class Emitter:
         return self.builder.add(address, i64(num_bytes)) if num_bytes else address
 
     def call(self, name: str, kind: Any, args: list[Value]) -> Value:
-        """An LLVM intrinsic such as fma, overloaded by `kind`."""
+        """Call an LLVM intrinsic such as fma, overloaded by `kind`."""
         return self.intrinsic(f"{name}.{_suffix(kind)}", kind, args)
 
     def intrinsic(self, name: str, result: Any, args: list[Value]) -> Value:
-        """An LLVM intrinsic by its whole name."""
+        """Call an LLVM intrinsic by its full name."""
         module, full = self.builder.module, f"llvm.{name}"
         signature = ir.FunctionType(result, [arg.type for arg in args])
         function = module.globals.get(full) or ir.Function(module, signature, full)
@@ -108,12 +107,12 @@ class Emitter:
         return self.shuffle(value, value, list(range(first, first + length)))
 
     def split(self, group: Value) -> list[Value]:
-        """A group of floats as vectors of `num_lanes`."""
+        """Split a group of floats into vectors of `num_lanes`."""
         width = self.machine.num_lanes
         return [self.part(group, first, width) for first in range(0, group.type.count, width)]
 
     def fold(self, value: Value) -> Value:
-        """The sum of all lanes: halves are added until one is left."""
+        """Return the sum of all lanes: halves are added until one lane is left."""
         half = value.type.count // 2
         while half:
             low, high = self.part(value, 0, half), self.part(value, half, half)
@@ -121,11 +120,11 @@ class Emitter:
         return self.builder.extract_element(value, I32(0))
 
     def fold_each(self, values: list[Value], add: Callable[..., Value] | None = None) -> Value:
-        """What `fold` makes of each of some vectors, no more than have lanes, as one vector.
+        """Fold each of several vectors, no more than they have lanes; return the results as one.
 
-        `add` stands for another addition, of integers, or for what is not one at all.
+        `add` replaces the addition of floats, by that of integers or another operation.
         """
-        add, width = add or self.builder.fadd, values[0].type.count  # lanes left of each
+        add, width = add or self.builder.fadd, values[0].type.count  # lanes left per vector
         while width > 1:
             if len(values) > 1:
                 values = [*values, values[-1]] if len(values) % 2 else values
@@ -143,18 +142,18 @@ class Emitter:
         return self.builder.fmul(constant(F32, [factor] * values.type.count), values)
 
     def from_integers(self, integers: Value) -> Value:
-        """Integers of up to 32 bits, extended already or not negative, as floats."""
+        """Convert integers to floats: int32, or shorter ones that are not negative."""
         b, length = self.builder, integers.type.count
         wide = integers if integers.type.element == I32 else b.zext(integers, vector(I32, length))
         return b.sitofp(wide, vector(F32, length))
 
     def from_fixed(self, integers: Value, num_bits: int) -> Value:
-        """Integers without a sign, divided by 2 to the power of 1 … 32, on ARM."""
+        """Convert unsigned integers to floats, divided by 2^num_bits (1 … 32 bits), on ARM."""
         name = "aarch64.neon.vcvtfxu2fp.v4f32.v4i32"
         return self.intrinsic(name, vector(F32, 4), [integers, I32(num_bits)])
 
     def spread(self, value: Value) -> Value:
-        """The one element of a vector in all places of a group."""
+        """Copy the element of a vector of one to all lanes of a group."""
         return self.shuffle(value, value, [0] * GROUP_LEN)
 
 

@@ -1,4 +1,4 @@
-"""What code is generated for."""
+"""The machine that code is generated for: instruction set, lanes, tiles and digits."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ from numba.core import config
 from forerun.errors import InvalidOption
 from forerun.option_checks import require_known
 
-# The lanes are the same for AVX2 and AVX-512, and so are the bits.
-AVX2_OUTPUTS: Final = (2, 1, 1, 1, 1, 1)  # 12 of 16 registers are sums at most
+# The outputs of a float tile of 1, 2, 3 … rows. AVX2 and AVX-512 have the same lanes, and so the
+# same bits.
+AVX2_OUTPUTS: Final = (2, 1, 1, 1, 1, 1)  # at most 12 of 16 registers are sums
 AVX512_OUTPUTS: Final = (4, 4, 4, 4, 4, 4, 3, 3)  # 24 of 32
 NEON_OUTPUTS: Final = (4, 4, 4, 4, 2, 2, 2, 2)
-ACTIVATIONS: Final = {"int8": 1, "int16": 2}  # how many digits
+ACTIVATIONS: Final = {"int8": 1, "int16": 2}  # the number of digits
 ROW_TYPES: Final = ("float32", "float16")
 
 
 @dataclass(frozen=True)
 class InstructionSet:
-    """How integers are multiplied, and what LLVM must know to generate code for it."""
+    """An instruction set for integer products, and what LLVM must know to generate code for it."""
 
     name: str
-    num_outputs: int  # of a tile of integer products: as many int32 as a vector has
-    max_rows: tuple[int, int]  # of such a tile, with one digit and with two
-    needs: tuple[str, ...]  # features, by LLVM's names
-    processor: str | None = None  # that has these and no more, to generate code for
-    has_wide_tile: bool = False  # of 16 rows and one digit, some of their floats in memory
-    is_signed: bool = False  # weights that it multiplies, and not digits alone
-    more: str = ""  # features that all kernels need, and that `processor` lacks
+    num_outputs: int  # outputs of an integer tile: as many as a vector has int32
+    max_rows: tuple[int, int]  # the most rows of such a tile, with one digit and with two
+    needs: tuple[str, ...]  # required features, by LLVM's names
+    processor: str | None = None  # LLVM's processor that has these and no more, to generate for
+    has_wide_tile: bool = False  # a tile of 16 rows and one digit pays, even if it spills floats
+    is_signed: bool = False  # weights are multiplied as signed bytes, not only digits (ARM)
+    more: str = ""  # features that all kernels need and `processor` lacks
 
     @property
     def is_slow(self) -> bool:
-        """Whether there is nothing special in it."""
+        """Whether it has no instructions for integer products."""
         return not self.needs
 
 
@@ -58,18 +59,18 @@ ARM: Final = (
 
 @dataclass(frozen=True)
 class Machine:
-    """A processor, and how exact products are to be."""
+    """A processor, and the number types for which code is generated."""
 
     num_lanes: int
-    tile_outputs: tuple[int, ...]  # of tiles of 1, 2, 3 … rows; chosen so that sums fit registers
-    num_digits: int = 1  # of an activation that meets packed weights
+    tile_outputs: tuple[int, ...]  # of float tiles of 1, 2, 3 … rows, so that sums fit registers
+    num_digits: int = 1  # of an activation, in products with packed weights
     instructions: InstructionSet = X86[-1]
-    is_forced: bool = False  # whether the processor may have more
-    row_type: str = ROW_TYPES[0]  # of keys and values that are stored
+    is_forced: bool = False  # the user chose the instruction set; the processor may have a better
+    row_type: str = ROW_TYPES[0]  # of stored keys and values
 
     @classmethod
     def host(cls, name: str | None = None) -> Machine:
-        """The best instruction set of this processor, or the one that is asked for."""
+        """Return this processor, with its best instruction set or the one called `name`."""
         found = cls.offered()
         chosen = found[0] if name is None else _named(name, found)
         if _is_arm():
@@ -79,12 +80,12 @@ class Machine:
 
     @classmethod
     def target(cls) -> Machine:
-        """What code is being generated for."""
+        """Return the machine that code is being generated for."""
         return _targets[-1] if _targets else cls.host()
 
     @contextmanager
     def as_target(self) -> Iterator[None]:
-        """Inside, code is generated for it; one thread at a time."""
+        """Make this machine the `target` inside the context; one thread at a time."""
         _targets.append(self)
         try:
             yield
@@ -92,25 +93,25 @@ class Machine:
             _targets.pop()
 
     def with_activations(self, name: str | None) -> Machine:
-        """As they are asked for; None: as they are."""
+        """Return a machine with these activations; None leaves them unchanged."""
         if name is None:
             return self
         require_known("activations", ACTIVATIONS, name)
         return replace(self, num_digits=ACTIVATIONS[name])
 
     def with_rows(self, row_type: str) -> Machine:
-        """Keys and values stored as numbers of a type."""
+        """Return a machine whose keys and values are stored as `row_type`."""
         return replace(self, row_type=row_type)
 
     @property
     def digest(self) -> str:
-        """In the names of files with code that was generated for these lanes, tiles and digits."""
+        """A digest of lanes, tiles and digits: part of the file names of code that uses them."""
         products = replace(self, row_type=ROW_TYPES[0])
         return hashlib.sha256(repr(products).encode()).hexdigest()[:16]
 
     @staticmethod
     def offered() -> list[InstructionSet]:
-        """What this processor has, the best first."""
+        """Return the instruction sets of this processor, the best first."""
         known, features = (ARM, _arm_features()) if _is_arm() else (X86, _x86_features())
         return [each for each in known if features.issuperset(each.needs)]
 
@@ -137,7 +138,7 @@ def _named(name: str, found: list[InstructionSet]) -> InstructionSet:
 
 
 def _x86_features() -> set[str]:
-    """As the code generator is told them."""
+    """Return the processor's features, as Numba tells them to LLVM."""
     told = getattr(config, "CPU_FEATURES", None)
     if told is not None:
         return {each[1:] for each in told.split(",") if each.startswith("+")}
@@ -150,7 +151,7 @@ _LINUX_FEATURES: Final = {"asimddp": "dotprod", "i8mm": "i8mm"}
 
 
 def _arm_features() -> set[str]:
-    """Where the code generator was told the processor's right name."""
+    """Return the processor's features; none if Numba does not generate code for its true name."""
     name = binding.get_host_cpu_name()
     if getattr(config, "CPU_NAME", None) or name in ("", "generic"):
         return set()

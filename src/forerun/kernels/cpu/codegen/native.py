@@ -1,4 +1,4 @@
-"""What compiled functions need beneath Numba's own language: addresses, atomics, lanes.
+"""What compiled functions need and Numba's language lacks: addresses, atomics, lanes.
 
 Operations get addresses as int64 and read their arguments from a step (see `runtime/program.py`).
 """
@@ -23,13 +23,13 @@ _YIELD: Final = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
 
 @emitted(int64, int64, int64)
 def int_at(b: Any, address: Value, idx: Value) -> Value:
-    """The idx-th int64 at an address."""
+    """Load the idx-th int64 at an address."""
     return b.load(b.gep(b.inttoptr(address, I64.as_pointer()), [idx]))
 
 
 @emitted(_FLOATS, int64)
 def floats(b: Any, address: Value) -> Value:
-    """The float32 array at an address, for indexing."""
+    """Return the float32 array at an address, for indexing."""
     return b.inttoptr(address, F32.as_pointer())
 
 
@@ -45,20 +45,20 @@ def ints(b: Any, address: Value) -> Value:
 
 @emitted(void, int64)
 def prefetch(b: Any, address: Value) -> None:
-    """Ask for memory that will be read soon."""
+    """Prefetch memory that will soon be read."""
     Emitter(b, Machine.host()).prefetch(address)
 
 
 @emitted(void, int64)
 def prefetch_to_write(b: Any, address: Value) -> None:
-    """Ask for memory that will be written soon, which other threads may have read."""
+    """Prefetch memory that will soon be written and that other threads may have read."""
     Emitter(b, Machine.host()).prefetch(address, to_write=True)
 
 
 @emitted(int64, int64, int64)
 def quotient(b: Any, num: Value, divisor: Value) -> Value:
-    """num // divisor of numbers below 2^31, none of them negative, and the divisor not 0: by 32
-    bits, which processors divide several times as fast as 64."""
+    """Return num // divisor, for 0 ≤ num < 2^31 and 0 < divisor < 2^31. Processors divide 32 bits
+    several times as fast as 64."""
     return emit_quotient(b, num, divisor)
 
 
@@ -68,7 +68,7 @@ def emit_quotient(b: Any, num: Value, divisor: Value) -> Value:
 
 @emitted(int64, int64, int64)
 def num_parts(b: Any, num: Value, most: Value) -> Value:
-    """How many parts of no more than `most` there are, of numbers as `quotient` takes."""
+    """Return the number of parts of up to `most`; the range of numbers is that of `quotient`."""
     return emit_num_parts(b, num, most)
 
 
@@ -78,30 +78,30 @@ def emit_num_parts(b: Any, num: Value, most: Value) -> Value:
 
 @emitted(int64, uint64)
 def leading_zeros(b: Any, value: Value) -> Value:
-    """Of 64 bits."""
+    """Count the leading zeros of 64 bits."""
     return b.ctlz(value, ir.Constant(I1, 0))
 
 
 @emitted(int64, int64, int64)
 def fetch_add(b: Any, address: Value, value: Value) -> Value:
-    """Add to a counter that other threads use; returns what was there.
+    """Add to a counter that other threads use, and return its previous value.
 
-    One order for all threads: who joins a pass and who closes it each write one counter and then
-    read the other's, and at least one of them must see what the other wrote.
+    Sequentially consistent: a thread that joins a pass and the one that closes it each write one
+    counter, then read the other's; at least one of them must see what the other wrote.
     """
     return b.atomic_rmw("add", b.inttoptr(address, I64.as_pointer()), value, "seq_cst")
 
 
 @emitted(int64, int64, int64, int64)
 def exchange(b: Any, address: Value, expected: Value, value: Value) -> Value:
-    """Write `value` if `expected` is still there; returns what was there."""
+    """Compare and exchange: write `value` if `expected` is there; return the previous value."""
     pointer = b.inttoptr(address, I64.as_pointer())
     return b.extract_value(b.cmpxchg(pointer, expected, value, "acq_rel", "acquire"), 0)
 
 
 @emitted(int64, int64)
 def peek(b: Any, address: Value) -> Value:
-    """A counter's value; all that was written before it got there is visible after."""
+    """Read a counter; what was written before the counter reached this value is visible after."""
     return b.load_atomic(b.inttoptr(address, I64.as_pointer()), "seq_cst", 8)
 
 

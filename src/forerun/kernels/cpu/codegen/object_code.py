@@ -1,11 +1,11 @@
-"""A compiled function as bytes: object code behind a plain header.
+"""A compiled function as bytes: a plain header, then object code.
 
     magic | version | key | length of names | length of code | SHA-256 | names | code
 
-`key` says what the code was compiled from and for; the names are the symbol to call and those that
-the code calls, with line ends between them. LLVM ends the
-process over code that a bad disk has changed, so it sees none before the checksum was compared,
-which covers everything but itself. There is nothing in a file that Python would interpret.
+`key` identifies what the code was compiled from and for. The names, separated by line feeds, are
+the symbol to call and those that the code calls. LLVM ends the process if it loads damaged code, so
+the checksum, which covers everything but itself, is compared before. Nothing in a file is
+interpreted by Python.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _HEADER: Final = struct.Struct(f"<8sI{KEY_BYTES}sIQ32s")
 
 @dataclass(frozen=True)
 class ObjectCode:
-    symbols: tuple[str, ...]  # what to call; then what the code needs of others
+    symbols: tuple[str, ...]  # the function to call; then the external symbols it needs
     code: bytes  # an object file of this platform
 
     def packed(self, key: bytes) -> bytes:
-        """Header and contents."""
+        """Return the contents of the file: header, names and code."""
         assert len(key) == KEY_BYTES, key
         names = "\n".join(self.symbols).encode("ascii")
         sizes = len(names), len(self.code)
@@ -36,7 +36,7 @@ class ObjectCode:
 
 
 def unpacked(whole: bytes, key: bytes) -> ObjectCode | None:
-    """What `packed` made with this key; None for anything else."""
+    """Return the object code that `packed` wrote with this key; None for anything else."""
     if len(whole) < _HEADER.size:
         return None
     magic, version, its_key, names_len, code_len, digest = _HEADER.unpack_from(whole)

@@ -1,4 +1,4 @@
-"""exp in float32 as our own polynomial, so that no library chooses its bits, and SiLU by it."""
+"""exp in float32, as Forerun's own polynomial, so that no library chooses its bits; and SiLU."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def silu_group(b: Any, gate: Value, up: Value, out: Value) -> None:
 def emit_exp(e: Emitter, x: Value) -> Value:
     """e^x for float32, alone or in lanes, clamped to e^-87 … e^88: 2^n · e^r with |r| ≤ ln 2 / 2.
 
-    e^r is its Taylor polynomial to the seventh power, 5e-9 off at most.
+    e^r is its Taylor polynomial of degree seven, whose error is 5e-9 at most.
     """
     b, kind, count = e.builder, x.type, getattr(x.type, "count", None)
     integers = I32 if count is None else vector(I32, count)

@@ -1,4 +1,4 @@
-"""The fields of a step, as compiled code reads them (`runtime/program.py` writes them)."""
+"""Access to the fields of a step in compiled code; `runtime/program.py` writes them."""
 
 from __future__ import annotations
 

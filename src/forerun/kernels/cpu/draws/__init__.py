@@ -1,1 +1,1 @@
-"""Choosing a token: the coupled draw, and bounds for top-p."""
+"""Draws: tokens drawn inside a pass, the coupled draw of one row, and bounds for top-p."""

@@ -1,12 +1,12 @@
-"""argmax(logit + Gumbel noise), with the noise evaluated only where it can win.
+"""argmax(logit + Gumbel noise), with the noise evaluated only for tokens that can win.
 
 The noise of a token is −log(−log(1 − u)), and u's leading zero bits z bound it:
 
     2^-(z+1) ≤ u < 2^-z   gives   (z − 1)·log 2 ≤ noise ≤ (z + 1)·log 2      for z ≥ 1
 
-and noise ≥ −3.8 always. So integers decide for all but a handful of tokens. Logarithms decide
-among those, and where they differ by less than the libraries' rounding `sampling` does: the result
-is the oracle's, bit for bit.
+and noise ≥ −3.8 always. So integers rule out all but a handful of tokens, and logarithms decide
+among those. If sums differ by less than the libraries' rounding, `sampling` decides: so the result
+is that of `sampling`, bit for bit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from forerun.sampling import Logits, Noise
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 _LEAST_FLOAT = float(np.finfo(np.float64).min)
-_FEW = 32  # survivors in a run, up to which their words are cheaper one by one
+_FEW = 32  # up to so many tokens of a run, computing their words one by one is cheaper
 
 
 @njit(inline="always")
@@ -37,7 +37,7 @@ def _num_alive(values, first, last):
 
 @njit(inline="always")
 def _still(values, ids, count, best, key, position):
-    """Of the `count` candidates in `ids`, those whose own noise may win; returns their number."""
+    """Keep the candidates (`count` ids) that may win by their noise; return their number."""
     for idx in range(1, count + 1):
         token = ids[idx]
         best = max(best, values[token] + (gumbel_noise(key, position, token) - SLACK))
@@ -52,7 +52,7 @@ def _still(values, ids, count, best, key, position):
 
 @njit(inline="always")
 def _noted(values, ids, count, best, token, word):
-    """Note a token that may win by its first random word: (how many are noted, what wins)."""
+    """Add a token to `ids` if its first random word lets it win; return (count, best) so far."""
     zeros = leading_zeros(uint64(word)) - 32
     if values[token] + MOST[zeros] >= best:
         count += 1
@@ -62,12 +62,12 @@ def _noted(values, ids, count, best, token, word):
 
 
 def gumbel_candidates(logits, num_tokens, key, position, words, out):
-    """Write the ids of all tokens that may win to `out`, after their number: nearly always one.
+    """Write the number of tokens that may win to `out`, nearly always one, then their ids.
 
     `words` is room for RUN_LEN random words.
     """
     values, ids = doubles(logits), ints(out)
-    best, count = _LEAST_FLOAT, int64(0)  # an excluded token does not reach it
+    best, count = _LEAST_FLOAT, int64(0)  # excluded tokens, at -inf, stay below `best`
     for first in range(0, num_tokens, RUN_LEN):
         last = min(first + RUN_LEN, num_tokens)
         num_alive = _num_alive(values, first, last)
@@ -85,13 +85,13 @@ def gumbel_candidates(logits, num_tokens, key, position, words, out):
 
 
 class CoupledDraw:
-    """The target's own choice on this kernel set."""
+    """The coupled draw of one row on the host."""
 
     def __init__(self, library: Library) -> None:
         self._candidates = library.function("gumbel_candidates", gumbel_candidates, 6)
 
     def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
-        """What `sampling.gumbel_argmax` returns."""
+        """Return what `sampling.gumbel_argmax` does."""
         assert 0 <= position < 1 << 32, position  # a counter word
         values = np.ascontiguousarray(logits, np.float64)
         words, out = np.empty(RUN_LEN, np.uint32), np.empty(len(values) + 1, np.int64)

@@ -1,4 +1,4 @@
-"""What a kernel set draws with: all rows of a pass together, or one row on the host."""
+"""How the kernel set draws: all rows as the last steps of a pass, or one row on the host."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Drawing:
     _library: Library
 
     def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
-        """What `sampling.gumbel_argmax` returns, bit for bit, in a fraction of its time."""
+        """Return what `sampling.gumbel_argmax` does, bit for bit, in a fraction of its time."""
         return self._coupled_draw.gumbel_argmax(logits, noise, position)
 
     def weight_sum(self, logits: FloatArray, top: float, temperature: float) -> tuple[float, float]:
-        """Bounds as those of `sampling.weight_sum`, not as close."""
+        """Return bounds of the same sum as `sampling.weight_sum`, not as close."""
         return self._weight_sum(logits, top, temperature)
 
     def _draw_rows(self, logits: Rows) -> None:
-        """The tokens of all rows, as the last steps of a pass that draws."""
+        """Add the steps that draw the tokens of all rows, if the pass draws."""
         program, num, drawn = logits.program, num_pieces(logits.width), logits.program.drawn
         if drawn is None:
             return

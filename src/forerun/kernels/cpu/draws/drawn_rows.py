@@ -1,15 +1,15 @@
-"""The token of every wanted row, drawn where its logits are: the last steps of a pass.
+"""The last steps of a pass: draw the token of every wanted row.
 
-    best_piece   the largest logit of each piece of a row, of those that may come
-    best_row     the largest of all pieces                      temperature 0: this is all
+    best_piece   the largest allowed logit of each piece of a row
+    best_row     the largest of all pieces                      at temperature 0 this is all
     noisy_piece  the best of logit + noise in each piece        row by row, while guesses are right
     noisy_row    the best of all pieces
 
-Noise is evaluated where it can win. That of a token is −log(−log(1 − u)) ≤ −log(u), so it reaches
-the best sum that is known only where u ≤ e^(value − best), and u ≥ word / 2^32. All others stay
-under it by 5e-4. Where the best two are closer than the libraries' rounding, where a logit is not
-finite or none may come, and where more than noise and masks decides, the row is `LEFT` to
-`sampling`: so a token is the oracle's, bit for bit.
+Noise is evaluated only for tokens that can win. A token's noise is −log(−log(1 − u)) ≤ −log(u), so
+its sum reaches the best one so far only if u ≤ e^(value − best), and u ≥ word / 2^32. All others
+stay below it by 5e-4. A row is `LEFT` to `sampling` if its best two sums are closer than the
+libraries' rounding, if a logit is not finite, if no token is allowed, or if it needs more than
+noise and masks: so every token is that of `sampling`, bit for bit.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ from forerun.kernels.cpu.runtime.drawn import (
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 _PIECE_LEN: Final = 8192  # logits
-PIECE_FIELDS: Final = 8  # a cache line
+PIECE_FIELDS: Final = 8  # a piece's results: a cache line
 _PIECE_BYTES: Final = 8 * PIECE_FIELDS
 _TOP, _TOP_ID, _NOISY, _NOISY_ID, _SECOND = range(5)
 _NOISE_BYTES: Final = 8 * NOISE_FIELDS
 _GROUP_BYTES: Final = 4 * GROUP_LEN
-_LARGE = 1e30  # as 1 / temperature: a token that is not the best stays far under it
-_NONE: Final = 2**31 - 1  # behind all ids
+_LARGE = 1e30  # the largest 1 / temperature: every token but the best one stays far below
+_NONE: Final = 2**31 - 1  # larger than all ids
 
 
 def num_pieces(num_tokens: int) -> int:
@@ -71,7 +71,8 @@ def num_pieces(num_tokens: int) -> int:
 
 @emitted(int64, int64, int64)
 def _best_of(b: Any, address: Value, num: Value) -> Value:
-    """Which of `num` floats in padded rows is the first of the largest; −1: not all are finite."""
+    """Return the index of the first largest of `num` floats of a padded row; −1 if one of them is
+    not finite."""
     return _emit_best(b, address, num, lambda _, is_there: is_there)
 
 
@@ -79,8 +80,8 @@ def _best_of(b: Any, address: Value, num: Value) -> Value:
 def _best_allowed(
     b: Any, address: Value, num: Value, mask: Value, num_groups: Value, first_group: Value
 ) -> Value:
-    """`_best_of` those that a mask lets come, whose bits begin in one of its groups; _NONE: none
-    of them may, and all are finite."""
+    """As `_best_of`, of the tokens that a mask allows; the floats' bits begin with `first_group`.
+    Return _NONE if no token is allowed and all floats are finite."""
 
     def may_come(idx: Value, is_there: Value) -> Value:
         return b.and_(is_there, group_lanes(b, mask, num_groups, b.add(first_group, idx)))
@@ -91,7 +92,8 @@ def _best_allowed(
 def _emit_best(
     b: Any, address: Value, num: Value, may_come: Callable[[Value, Value], Value]
 ) -> Value:
-    """`may_come` makes lanes of a group's number, and of those lanes where there is a float."""
+    """Emit the search; `may_come` returns the allowed lanes of a group, given its number and the
+    lanes that have a float."""
     e, lanes = Emitter(b, Machine.host()), constant(I32, list(range(GROUP_LEN)))
     lowest = constant(F32, [-np.inf] * GROUP_LEN)
     zeros, last = constant(F32, [0.0] * GROUP_LEN), constant(I32, [_NONE] * GROUP_LEN)
@@ -104,7 +106,7 @@ def _emit_best(
         ids = b.add(first, lanes)
         found = e.load(b.add(address, b.mul(idx, i64(_GROUP_BYTES))), lowest.type)
         is_there = b.icmp_signed("<", ids, end)
-        total = e.fma(b.select(is_there, found, zeros), zeros, total)  # NaN once one is not finite
+        total = e.fma(b.select(is_there, found, zeros), zeros, total)  # x · 0: NaN if not finite
         is_more = b.and_(may_come(idx, is_there), b.fcmp_ordered(">", found, most))
         return [b.select(is_more, found, most), b.select(is_more, ids, where), total]
 
@@ -133,7 +135,7 @@ def _may_win(
     factor: Value,
     best: Value,
 ) -> Value:
-    """Of 16 tokens from `first` on, those whose sum may reach `best`, as bits."""
+    """Return as bits which of the 16 tokens from `first` on have a sum that may reach `best`."""
     e = Emitter(b, Machine.host())
     found = e.load(logits, constant(F32, [0.0] * GROUP_LEN).type)
     tops, factors, bests = (e.splat(each, GROUP_LEN) for each in (top, factor, best))
@@ -147,7 +149,7 @@ def _may_win(
 
 @njit(inline="always")
 def _best_of_row(pieces, num):
-    """(id, logit) of the best of all pieces; LEFT where one of them is, or nothing may come."""
+    """Return (id, logit) of the best of all pieces; LEFT if a piece is, or no token is allowed."""
     token, top = int_at(pieces, _TOP_ID), doubles(pieces)[_TOP]
     for idx in range(1, num):
         piece = pieces + _PIECE_BYTES * idx
@@ -159,8 +161,8 @@ def _best_of_row(pieces, num):
 
 
 def best_piece(step, chunk, _scratch):
-    """The largest logit of one piece of a row, and its id. The same piece of all rows comes first:
-    most of it was written by the thread that reads it."""
+    """Find the largest logit of one piece of a row, and its id. Chunks go through all rows' first
+    pieces, then their second …: so a thread mostly reads what it has written itself."""
     num_tokens, num, num_rows = arg(step, 2), arg(step, 4), int_at(step, 1) // arg(step, 4)
     row, idx = chunk % num_rows, chunk // num_rows
     first = idx * _PIECE_LEN
@@ -184,7 +186,7 @@ def best_piece(step, chunk, _scratch):
 
 
 def best_row(step, row, _scratch):
-    """The token of a row at temperature 0."""
+    """Write the token of a row at temperature 0."""
     num = arg(step, 4)
     token, _ = _best_of_row(arg(step, 3) + _PIECE_BYTES * row * num, num)
     ints(arg(step, 5))[row] = token
@@ -192,7 +194,8 @@ def best_row(step, row, _scratch):
 
 @njit(inline="always")
 def _is_asked(noise, tokens):
-    """Whether a row's token follows from what was drawn before, as far as that is known."""
+    """Whether a row's token may be needed: the row before it drew the guess, or is left to the
+    host, or there is no row before it."""
     before = int_at(noise, BEFORE)
     if before < 0:
         return before != BY_HOST
@@ -201,8 +204,8 @@ def _is_asked(noise, tokens):
 
 
 def noisy_piece(step, chunk, _scratch):
-    """The best of (logit − top) / temperature + noise in one piece of a row, and the second best;
-    the token of the top itself is left out."""
+    """Find the best and second best of (logit − top) / temperature + noise in one piece of a row,
+    without the token of the largest logit."""
     num_tokens, num, row = arg(step, 2), arg(step, 4), arg(step, 7)
     noise, pieces = arg(step, 6) + _NOISE_BYTES * row, arg(step, 3) + _PIECE_BYTES * row * num
     temperature, key, position = doubles(noise)[0], int_at(noise, KEY), int_at(noise, POSITION)
@@ -234,7 +237,7 @@ def noisy_piece(step, chunk, _scratch):
 
 
 def noisy_row(step, _chunk, _scratch):
-    """The token of a row, if it is asked for."""
+    """Write the token of a row, or LEFT, or NOT_ASKED."""
     num, row = arg(step, 4), arg(step, 7)
     noise, pieces = arg(step, 6) + _NOISE_BYTES * row, arg(step, 3) + _PIECE_BYTES * row * num
     temperature, key, position = doubles(noise)[0], int_at(noise, KEY), int_at(noise, POSITION)

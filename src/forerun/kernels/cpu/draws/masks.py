@@ -1,6 +1,6 @@
-"""Which tokens may come: a bit for each, the lowest first, in groups of 16.
+"""Masks of allowed tokens: a bit for each, the lowest id first, in groups of 16 bits.
 
-A mask may end before the logits do; what lies behind its end may not come.
+A mask may be shorter than a row of logits; tokens after its end are not allowed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ALL = (1 << GROUP_LEN) - 1
 
 @njit(inline="always")
 def group_bits(noise, idx):
-    """Of the idx-th group of a row's tokens, those that may come."""
+    """Return the bits of a row's idx-th group of tokens; all of them if the row has no mask."""
     mask = int_at(noise, MASK)
     return int64(_ALL) if mask == 0 else _masked_group(mask, int_at(noise, NUM_GROUPS), idx)
 
@@ -42,7 +42,7 @@ def _masked_group(b: Any, mask: Value, num_groups: Value, idx: Value) -> Value:
 
 
 def group_lanes(b: Any, mask: Value, num_groups: Value, idx: Value) -> Value:
-    """`group_bits` of a mask, as lanes."""
+    """Return the idx-th group of a mask as lanes."""
     bits = b.zext(_group(b, mask, num_groups, idx), I32)
     each = constant(I32, [1 << lane for lane in range(GROUP_LEN)])
     found = b.and_(Emitter(b, Machine.host()).splat(bits, GROUP_LEN), each)

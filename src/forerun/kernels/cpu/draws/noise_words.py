@@ -1,7 +1,7 @@
-"""Random words of neighbouring tokens at once: `sampling.philox` itself, run on IR values.
+"""Random words of 16 tokens at a time: `sampling.philox` itself, called with IR values.
 
-The specification asks of its words only `*`, `>>`, `&`, `^` and `+`, so what it does to numbers it
-also writes down as code, and no constant is written twice.
+`philox` uses only `*`, `>>`, `&`, `^` and `+` of its words. So with words that emit IR it generates
+code for what it otherwise computes, and no constant is written twice.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.sampling.noise import Stream
 from forerun.sampling.philox import philox
 
-RUN_LEN: Final = 512  # tokens whose words are written at once: 2 kB, in the nearest cache
+RUN_LEN: Final = 512  # tokens whose words are written together: 2 kB, which stay in the L1 cache
 _NUM_LANES: Final = 16
 _MASK: Final = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
 class _Word:
-    """32 bits: alone, or in lanes of 64, as they are multiplied; their upper half is anything."""
+    """A word of 32 bits: a scalar, or in lanes of 64 bits, ready to multiply, whose upper halves
+    are arbitrary."""
 
     builder: Any
     value: Value
@@ -55,7 +56,7 @@ class _Word:
 
 @dataclass(frozen=True)
 class _Wide:
-    """64 bits, alone or in lanes; only its halves are of use."""
+    """A product of 64 bits, a scalar or in lanes, of which only the halves are used."""
 
     builder: Any
     value: Value
@@ -77,7 +78,7 @@ class _Wide:
 
 @emitted(void, int64, int64, int64, int64)
 def write_words(b: Any, key: Value, position: Value, first: Value, out: Value) -> None:
-    """The first words of RUN_LEN tokens from `first` on, as uint32."""
+    """Write the first words of RUN_LEN tokens from `first` on, as uint32."""
     e = Emitter(b, Machine.host())
 
     def body(idx: Value, _carried: list[Value]) -> list[Value]:
@@ -90,7 +91,7 @@ def write_words(b: Any, key: Value, position: Value, first: Value, out: Value) -
 
 
 def group_words(b: Any, key: Value, position: Value, first: Value) -> Value:
-    """The first words of 16 tokens from `first` on, in lanes."""
+    """Return the first words of 16 tokens from `first` on, in lanes."""
     start = Emitter(b, Machine.host()).splat(first, _NUM_LANES)
     tokens = b.add(start, constant(I64, list(range(_NUM_LANES))))
     return b.trunc(_words(b, key, position, tokens)[0].value, vector(I32, _NUM_LANES))
@@ -108,12 +109,12 @@ def second_word(b: Any, key: Value, position: Value, token: Value) -> Value:
 
 @emitted(uint32, int64, int64)
 def word_at(b: Any, address: Value, idx: Value) -> Value:
-    """The idx-th uint32 at an address."""
+    """Load the idx-th uint32 at an address."""
     return b.load(b.gep(b.inttoptr(address, I32.as_pointer()), [idx]))
 
 
 def _words(b: Any, key: Value, position: Value, tokens: Value) -> tuple[_Word, ...]:
-    """The words of `Noise.gumbel`; those that nobody reads cost nothing."""
+    """Return the words of `Noise.gumbel`; LLVM drops the code of words that are not used."""
     counter = (_Wide(b, position) & _MASK, _Word(b, tokens), Stream.TARGET, 0)
     return philox(_Wide(b, key), counter)  # type: ignore[arg-type]
 

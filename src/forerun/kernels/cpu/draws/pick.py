@@ -1,6 +1,6 @@
-"""A drafter's guess, made where its logits are.
+"""A drafter's guess, picked inside the pass that computes its logits.
 
-Only a guess: what the target says decides, so nothing here must equal `sampling` bit for bit.
+It is only a guess, which the target verifies, so it need not equal `sampling` bit for bit.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from forerun.kernels.cpu.draws.noise_words import first_word
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
-_FAR = 16.0  # a token this far below the best wins once in 10^7 draws
+_FAR = 16.0  # a token this far below the best would win once in 10^7 draws
 _LOWEST: Final = -3.4028234663852886e38  # of float32
 _GROUP_BYTES: Final = 4 * GROUP_LEN
 
 
 def _groups(b: Any, num: Value) -> tuple[Value, Any]:
-    """How many there are of so many floats, and which lanes of each count."""
+    """Return the number of groups of `num` floats, and a function: the valid lanes of a group."""
     lanes = constant(I32, list(range(GROUP_LEN)))
 
     def is_there(idx: Value) -> Value:
@@ -39,7 +39,7 @@ def _groups(b: Any, num: Value) -> tuple[Value, Any]:
 
 @emitted(float32, int64, int64)
 def highest(b: Any, address: Value, num: Value) -> Value:
-    """Of `num` floats in padded rows."""
+    """Return the highest of `num` floats of a padded row."""
     e, lowest = Emitter(b, Machine.host()), constant(F32, [_LOWEST] * GROUP_LEN)
     num_groups, is_there = _groups(b, num)
 
@@ -69,8 +69,8 @@ def weight_of_all(b: Any, address: Value, num: Value, top: Value) -> Value:
 
 
 def pick(step, _chunk, _scratch):
-    """The id of the best logit, under noise at a temperature above 0, its probability, and where
-    it stands among the ids."""
+    """Write the id of the best logit (with noise if the temperature is above 0), its probability,
+    and its index among the ids."""
     logits, ids, num = floats(arg(step, 0)), ints(arg(step, 2)), arg(step, 3)
     if arg(step, 1) != 0:
         delta = floats(arg(step, 1))
@@ -101,7 +101,7 @@ def pick(step, _chunk, _scratch):
 
 
 def gated_row(step, _chunk, _scratch):
-    """(1 + gate) · the row of a table that a guess names."""
+    """(1 + gate) · the table's row for a guess."""
     gate, width, out = floats(arg(step, 1)), arg(step, 3), floats(arg(step, 4))
     row = floats(arg(step, 0) + 4 * width * int64(floats(arg(step, 2))[2]))
     for i in range(width):

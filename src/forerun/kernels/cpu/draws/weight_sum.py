@@ -1,4 +1,4 @@
-"""Σ e^((logit − top) / temperature) over a row, closely enough for most of top-p's decisions."""
+"""Σ e^((logit − top) / temperature) over a row, exact enough for most decisions of top-p."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from forerun.types import FloatArray
 
 # mypy: disable-error-code="no-untyped-def"
 
-_RUN_LEN: Final = 512  # as many are added up in float32
-# Exponents are rounded four times, so a weight is off by 3e-7 for each nat that it lies under the
-# best one, a run's sum by 2e-6; what lies more than 30 nats under the best does not count.
+_RUN_LEN: Final = 512  # weights that are added in float32
+# Exponents are rounded four times. So a weight's relative error is 3e-7 for each nat below the best
+# one, and that of a run's sum 2e-6; weights more than 30 nats below the best do not count.
 _SLACK: Final = 2e-5
-_TEMPERATURES: Final = 1e-6, 1e6  # beyond them, float32 knows no such exponents
-_LOWEST: Final = -80.0  # e^-80 is all that is left under it
+_TEMPERATURES: Final = 1e-6, 1e6  # beyond these, exponents exceed float32
+_LOWEST: Final = -80.0  # exponents are clamped to it
 
 
 @emitted(float32, int64, int64, float32, float32)
@@ -45,7 +45,7 @@ def _group_sum(b: Any, address: Value, num_groups: Value, top: Value, factor: Va
         for power in range(5, -1, -1):
             weight = e.fma(weight, rest, _all(1 / math.factorial(power)))
         lanes = constant(I32, [23] * GROUP_LEN)
-        exponent = b.shl(b.bitcast(shifted, lanes.type), lanes)  # what ROUND holds is shifted out
+        exponent = b.shl(b.bitcast(shifted, lanes.type), lanes)  # ROUND's own bits are shifted out
         scaled = b.add(b.bitcast(weight, lanes.type), exponent)
         return [b.fadd(sums[0], b.bitcast(scaled, group.type))]
 
@@ -57,7 +57,7 @@ def _all(value: float) -> Value:
 
 
 def sum_weights(logits, num_tokens, options, out):
-    """The sum, as a float64 to `out`; `options` are two float32: top, 1 / temperature."""
+    """Write the sum to `out`, as a float64; `options` are two float32: top, 1 / temperature."""
     top, factor = floats(options)[0], floats(options)[1]
     num_grouped = num_tokens // GROUP_LEN * GROUP_LEN
     total = float64(0)
@@ -70,7 +70,7 @@ def sum_weights(logits, num_tokens, options, out):
 
 
 class WeightSum:
-    """What `sampling.weight_sum` bounds, a little less closely, in a fraction of its time."""
+    """Bounds of the same sum as `sampling.weight_sum`, less close, in a fraction of its time."""
 
     def __init__(self, library: Library) -> None:
         self._sum = library.function("sum_weights", sum_weights, 4)

@@ -1,1 +1,1 @@
-"""Products of activations with weights of every format."""
+"""Products of activations with weights, for every format."""

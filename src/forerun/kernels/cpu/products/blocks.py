@@ -1,4 +1,4 @@
-"""The same block of several outputs, as interleaved weights have it, or of one."""
+"""Access to a block of packed weights: of several outputs, interleaved, or of one output."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from forerun.kernels.cpu.codegen.lanes import (
 )
 
 BYTES16: Final = vector(I8, 16)
-Scales = list[tuple[Value, Value]]  # of the two groups of a chunk: d·scale, m·minimum
+Scales = list[tuple[Value, Value]]  # d·scale and m·minimum, of each of a chunk's two groups
 
 
 class Blocks(Protocol):
-    """The same block of several outputs; `at` is a place in it, in bytes."""
+    """Block number i of one or more outputs; `at` is an offset in a block, in bytes."""
 
     def moved(self, num_bytes: Value) -> Blocks:
-        """The same with every place further on."""
+        """Return the same blocks, with `num_bytes` added to every offset."""
 
     def bytes16(self, at: int) -> list[Value]:
-        """Four of every output in each of four vectors, or 16 of one output in one."""
+        """Load 16 bytes per output: four of every output in each of four vectors, or one vector."""
 
     def words(self, at: int) -> Value:
-        """An int32 of each output."""
+        """Load an int32 per output."""
 
     def halves(self, at: int) -> Value:
-        """A float16 of each output, as floats."""
+        """Load a float16 per output, as floats."""
 
     def two_halves(self, at: int) -> tuple[Value, Value]:
-        """Those at `at` and behind it."""
+        """Load the two float16 at `at` and `at` + 2 per output, as floats."""
 
     def group_scales(self, idx: Value) -> Scales:
-        """Of the two groups in chunk `idx` of Q4_K and Q5_K."""
+        """Return the scales and minima of the two groups in chunk `idx` of Q4_K and Q5_K."""
 
 
 @dataclass(frozen=True)
 class TiledBlocks:
-    """Of weights that were interleaved when they were loaded (`weights/interleave.py`)."""
+    """Blocks of a tile of interleaved weights (`weights/interleave.py`)."""
 
     e: Emitter
     address: Value
@@ -80,7 +80,7 @@ class TiledBlocks:
 
 @dataclass(frozen=True)
 class FileBlock(TiledBlocks):
-    """Of one output: the file has it as a tile of one would."""
+    """A block of one output, as the file has it: the same layout as a tile of one output."""
 
     num_outputs: int = 1
 
@@ -91,11 +91,10 @@ class FileBlock(TiledBlocks):
 def _group_scales(
     e: Emitter, factors: tuple[Value, Value], head: list[Value], idx: Value
 ) -> Scales:
-    """6-bit scales and minima of all outputs at once, each in its lane, from the three int32 that
-    they lie in.
+    """Unpack the 6-bit scales and minima of two groups from three int32 per output, one in a lane.
 
-    Groups 0 … 3 sit in the low six bits of bytes 0 … 3 and 4 … 7; groups 4 … 7 take their low
-    four bits from bytes 8 … 11 and their high two from what the first eight bytes leave over.
+    Groups 0 … 3 are the low six bits of bytes 0 … 3 and 4 … 7. Groups 4 … 7 have their low four
+    bits in bytes 8 … 11, and their high two in the high two bits of the first eight bytes.
     """
     b, kind = e.builder, head[0].type
 
@@ -118,10 +117,10 @@ def _group_scales(
 
 
 def _byte(e: Emitter, words: Value, idx: Value, part: int) -> Value:
-    """Of group 2·idx + part, as floats: byte 2·(idx mod 2) + part of each int32."""
+    """Return byte 2·(idx mod 2) + part of each int32, that of group 2·idx + part, as floats."""
     b, count = e.builder, words.type.count
     at = 16 * (idx.constant & 1) + 8 * part if isinstance(idx, ir.Constant) else 0
-    if at and e.machine.instructions.is_signed:  # ARM divides as it converts, and need not shift
+    if at and e.machine.instructions.is_signed:  # ARM's conversion divides, which saves the shift
         return e.from_fixed(b.and_(words, constant(I32, [0xFF << at] * count)), at)
     place = b.add(b.mul(b.and_(idx, i64(1)), i64(16)), i64(8 * part))
     shift = e.splat(b.trunc(place, I32), count)

@@ -1,14 +1,14 @@
 """A tile of integer dot products: as many outputs as a vector has int32, times rows of digits.
 
-The products of a block are summed as integers, exactly, so it does not matter to the bits by which
-instruction, nor which of these ways a tile takes:
+The products of a block are summed as integers, exactly. So neither the instruction nor the layout
+of the sums changes a bit:
 
-    most               lane o belongs to output o: four weights of every output meet four digits
+    most tiles         lane o is output o: four weights of every output times four digits
     two rows, i8mm     a vector has the sums of two outputs and two rows
 
-Weights were interleaved when they were loaded, so that a vector over the outputs is one load. Sums
-fit 32 bits: 32 products of at most 128 · 127·256. Blocks are added in ascending order, in one float
-per output and row.
+Weights are interleaved in memory, so that a vector over the outputs is one load. Sums fit 32 bits:
+32 products of at most 128 · 127·256. Blocks are added in ascending order, in one float per output
+and row.
 """
 
 from __future__ import annotations
@@ -39,17 +39,18 @@ from forerun.kernels.cpu.products.formats import PACKED, SIGNED_TILES, Format
 from forerun.kernels.cpu.products.integer_weights import CHUNKS, SIGNED_CHUNKS, Run
 from forerun.kernels.cpu.products.operands import Operands, row_of
 
-# Of weights, which are read in a row; one row of digits is too little work for ARM to ask.
+# How far ahead weights are prefetched: they are read in sequence. On ARM a tile of one row does not
+# prefetch, because it has too little work to overlap.
 _BYTES_AHEAD, _BYTES_AHEAD_IN_PARTS, _BYTES_AHEAD_ARM = 4096, 6144, 1536
 _LINE: Final = 64
-_MIXED: Final = 4  # rows that ARM's code generator may mix: with more of them sums are spilled
+_MIXED: Final = 4  # rows whose instructions LLVM may interleave on ARM: more would spill sums
 _INT4: Final = vector(I32, 4)
 _LOWER, _UPPER = ([*range(at, at + 8), *range(16 + at, 24 + at)] for at in (0, 8))
 
 
 @dataclass(frozen=True)
 class DigitTile:
-    """The sums of a row are one vector over the outputs."""
+    """Emits the code of one tile. The sums of a row are one vector over the outputs."""
 
     weight_format: str
     num_rows: int
@@ -74,21 +75,21 @@ class DigitTile:
 
     @property
     def has_matrices(self) -> bool:
-        """Whether an instruction multiplies two rows with two outputs."""
+        """Whether there is an instruction that multiplies two rows with two outputs."""
         return self.e.machine.instructions.name == "i8mm"
 
     @property
     def asks_in_parts(self) -> bool:
-        """Whether weights are asked for by a few lines at a time, and not by blocks. A core waits
-        for a dozen lines at once; a block of the K formats has 18 to 53 on x86, and asked for
-        together they hold up what is to be computed until most have come."""
+        """Whether weights are prefetched a few cache lines at a time, not a block at a time. A core
+        can wait for a dozen lines at once. A block of the K formats has 18 to 53 on x86: requested
+        together, they delay the arithmetic until most have arrived."""
         return self.layout.num_chunks > 1 and not self.is_arm
 
     @property
     def num_together(self) -> int:
-        """Rows whose chains of dot products take turns, so that none waits for itself.
+        """How many rows' chains of dot products are interleaved, so that no chain waits for itself.
 
-        Elsewhere there are too few registers for it, or the code generator does it.
+        With 1, there are too few registers for it, or LLVM interleaves them.
         """
         if self.has_matrices:
             return 2
@@ -114,7 +115,7 @@ class DigitTile:
             return self._chunk(blocks, b.add(x, b.mul(idx, step)), idx, acc)
 
         if d.num_chunks == 1 or self.is_arm:
-            for idx in range(d.num_chunks):  # where their scales lie is known beforehand
+            for idx in range(d.num_chunks):  # unrolled: the places of scales are constants
                 acc = body(i64(idx), acc)
             return acc
         return loop(b, i64(d.num_chunks), acc, body)
@@ -148,8 +149,8 @@ class DigitTile:
         return TiledBlocks(e, first, self.num_outputs)
 
     def _asking(self, block: Value, idx: Value) -> Callable[[], None]:
-        """A function that, called with every four weights of a chunk, asks for as many bytes as
-        the chunk has, further on."""
+        """Return a function that is called once for every four weights of a chunk. Over a chunk, it
+        prefetches as many bytes as the chunk has, further ahead."""
         e, b, d = self.e, self.e.builder, self.layout
         num_bytes = d.block_bytes * self.num_outputs // d.num_chunks
         num_lines = -(-num_bytes // _LINE)
@@ -169,22 +170,22 @@ class DigitTile:
     def _added(self, run: Run, record: Value, sums: Value, acc: Value) -> Value:
         e = self.e
         scale, block_sum = self._factors(record)
-        acc = acc if run.c is None else e.fma(run.c, block_sum, acc)  # which waits for no sum
+        acc = acc if run.c is None else e.fma(run.c, block_sum, acc)  # needs no integer sum yet
         return e.fma(self._scaled(run, sums), scale, acc)
 
     def _scaled(self, run: Run, sums: Value) -> Value:
-        """As floats, times the scale of the weights."""
+        """Convert integer sums to floats, times the scale of the weights."""
         e, b, kind = self.e, self.e.builder, vector(F32, self.num_outputs)
         if not first_sum(e.machine):
             return b.fmul(b.sitofp(sums, kind), run.d)
-        # The scale has 19 bits at most, so its multiple is exact, and what is left is rounded once.
+        # The scale has 19 bits at most, so `excess` is exact, and the result is rounded once.
         excess = b.fmul(run.d, constant(F32, [-ROUND] * self.num_outputs))
         return e.fma(b.bitcast(sums, kind), run.d, excess)
 
     def _factors(self, record: Value) -> tuple[Value, Value]:
-        """A row's scale and the sum of its block, once for every output."""
+        """Load a row's scale and the sum of its block, each copied to every output's lane."""
         e, num, at = self.e, self.num_outputs, self.shape.scale_at
-        if self.is_arm:  # products take one of them from a register
+        if self.is_arm:  # its multiplications can take one lane of a register
             both = e.load(e.offset(record, at), vector(F32, 2))
             return e.shuffle(both, both, [0] * num), e.shuffle(both, both, [1] * num)
         scale, block_sum = (e.load(e.offset(record, at + 4 * i), F32) for i in (0, 1))
@@ -193,13 +194,13 @@ class DigitTile:
     def _sums(
         self, run: Run, records: list[Value], at: int, ask: Callable[[], None]
     ) -> list[Value]:
-        """Σ q·x of each output in units of s, for each of some rows."""
+        """Return Σ q·x of each output, in units of s, for each row."""
         if self.has_matrices and len(records) == 2:
             return self._crossed_sums(run, records, at)
         return self._turned_sums(run, records, at, ask)
 
     def _crossed_sums(self, run: Run, records: list[Value], at: int) -> list[Value]:
-        """Of two rows: eight bytes of each at a time meet eight of two outputs."""
+        """Return the sums of two rows: eight bytes of each times eight of two outputs at a time."""
         e, b = self.e, self.e.builder
         sums = [self._first()] * 2  # of outputs 0 and 1, and of 2 and 3
         for digit in range(self.shape.num_digits):
@@ -219,12 +220,12 @@ class DigitTile:
     def _turned_sums(
         self, run: Run, records: list[Value], at: int, ask: Callable[[], None]
     ) -> list[Value]:
-        """Four of x at a time meet all outputs."""
+        """Return the sums of each row: four digits at a time times four weights of every output."""
         e, num_digits = self.e, self.shape.num_digits
         totals = [self._first()] * len(records)
         for digit in range(num_digits):
             highs = totals if digit else []
-            # ARM goes on with the sums that it has; x86 has a chain for each digit, to wait less.
+            # ARM continues the same sums; x86 has a chain for each digit, to wait less.
             if self.is_arm and highs:
                 totals = [self._shifted(high) for high in highs]
             else:
@@ -245,9 +246,9 @@ class DigitTile:
         return totals
 
     def _four(self, start: Value, idx: int) -> Value:
-        """Bytes 4·idx … of 16, once for every output."""
+        """Load bytes 4·idx … 4·idx + 3 of 16, copied to every output's lane."""
         e, b = self.e, self.e.builder
-        if self.is_arm:  # SDOT takes one of four from a register
+        if self.is_arm:  # SDOT can take one of a register's four lanes
             fours = e.load(start, _INT4)
             return b.bitcast(e.shuffle(fours, fours, [idx] * 4), BYTES16)
         four = e.splat(e.load(e.offset(start, 4 * idx), I32), self.num_outputs)
@@ -257,15 +258,15 @@ class DigitTile:
         return constant(I32, [first_sum(self.e.machine)] * self.num_outputs)
 
     def _corrected(self, run: Run, record: Value, at: int, total: Value) -> Value:
-        """With what makes up for an offset of the weights."""
+        """Return the start of a sum that corrects for the weights' offset, if they have one."""
         if not run.offset or self.is_arm:
             return total
         first = at if len(run.quants[0]) == 1 else 0
         place = self.e.offset(record, self.shape.correction_at(run.offset, first))
-        return self.e.splat(self.e.load(place, I32), self.num_outputs)  # instead of the first
+        return self.e.splat(self.e.load(place, I32), self.num_outputs)  # includes `first_sum`
 
     def _shifted(self, total: Value) -> Value:
-        """By a digit."""
+        """Shift a sum by the bits of a digit."""
         return self.e.builder.shl(total, constant(I32, [DIGIT_BITS] * total.type.count))
 
     def _dot(self, run: Run, sums: Value, weights: Value, digits: Value) -> Value:
@@ -274,7 +275,7 @@ class DigitTile:
         return dot(self.e, sums, self._signed(run, weights), digits)
 
     def _signed(self, run: Run, weights: Value) -> Value:
-        """Without their offset, where the processor multiplies signed bytes."""
+        """Subtract the weights' offset on ARM, whose products take signed bytes."""
         if not self.is_arm or run.offset not in (8, 32):
             return weights
         offset = constant(I8, [run.offset] * weights.type.count)
@@ -282,10 +283,10 @@ class DigitTile:
 
 
 def _ask_nothing() -> None:
-    """What is asked for elsewhere, or was."""
+    """Prefetch nothing: the weights are prefetched elsewhere."""
 
 
 def _after(e: Emitter, address: Value, done: Value) -> Value:
-    """The same address, of which the code generator believes that it needs `done`."""
+    """Return the same address, with a false dependency on `done`, so that LLVM keeps this order."""
     kind = ir.FunctionType(I64, [I64, done.type])
     return e.builder.call(ir.InlineAsm(kind, "", "=r,0,w"), [address, done])

@@ -1,13 +1,14 @@
 """Activations as digits of 8 bits, for integer dot products.
 
     x = s · (256·d₀ + d₁)     s = max|x| / (127·256) over a block of 32 activations
-    x = s · d₀                s = max|x| / 127, where 8 bits are asked for
+    x = s · d₀                s = max|x| / 127, with one digit (`activations="int8"`)
 
-Two digits are 15 bits below the largest of a block, and a sign. A record of a block holds its
-digits, 32 bytes of each, then s, the sum of the block, and what integer sums start from where
-weights were made unsigned by an offset: `first_sum` minus the offset times the sum of 256·d₀ + d₁.
+Two digits are 15 bits below the largest of a block, and a sign. A block's record holds its digits,
+32 bytes each; then s; the sum of the block; and, for each offset that makes weights unsigned, the
+start of their integer sums: `first_sum` minus the offset times the sum of 256·d₀ + d₁.
 
-Rows come in groups of up to 16, padded to a power of two; records of one block lie in a row:
+Rows are in groups of up to 16, padded to a power of two; a group's records of one block lie side by
+side:
 
     group 0   block 0: row 0, row 1 …    block 1: row 0, row 1 …    …    group 1   …
 """
@@ -38,13 +39,13 @@ from forerun.kernels.cpu.codegen.scalar import ROUND, ROUND_BITS
 DIGIT_BITS: Final = 8
 BLOCK_LEN: Final = 32
 GROUP_ROWS: Final = 16
-_CORRECTIONS: Final = ((128, 0), (8, 0), (32, 0), (32, 16))  # (offset, first of 32 or 16 weights)
-_LEAST: Final = 2.0**-100  # blocks below are zero: far below, most / largest is infinite
+_CORRECTIONS: Final = ((128, 0), (8, 0), (32, 0), (32, 16))  # (offset, first weight of the run)
+_LEAST: Final = 2.0**-100  # blocks below become zero: far below, most / largest is infinite
 
 
 @dataclass(frozen=True)
 class RecordShape:
-    """Where a record has what, in bytes."""
+    """The layout of a record, in bytes."""
 
     num_digits: int
 
@@ -57,24 +58,24 @@ class RecordShape:
         return self.scale_at + 32
 
     def block_stride(self, num_rows: int) -> int:
-        """From the records of a block to those of the next, in a group."""
+        """Return the bytes from a group's records of one block to those of the next block."""
         return self.num_bytes * min(GROUP_ROWS, power_of_two(num_rows))
 
     def correction_at(self, offset: int, first: int) -> int:
-        """Of a run of weights from `first` on in its block."""
+        """Return where the start of a sum is, for the run of weights from `first` on in a block."""
         return self.scale_at + 8 + 4 * _CORRECTIONS.index((offset, first))
 
 
 def first_sum(machine: Machine) -> int:
-    """What integer sums start from: with one digit they have 20 bits at most, and from the bits of
-    1.5 · 2^23 on they are floats as they stand, which saves x86 a conversion."""
+    """Return the start of integer sums. With one digit they have 20 bits at most: if they start at
+    the bits of 1.5 · 2^23, they are the bits of floats, which saves x86 a conversion."""
     return ROUND_BITS if machine.num_digits == 1 and not machine.instructions.is_signed else 0
 
 
 def make_write_blocks(machine: Machine) -> Any:
-    """write_blocks(x, row, first, last, num_blocks, records, stride): of blocks `first` … of a row
-    at `x`, the records; those of a group of rows lie `stride` apart by block."""
-    # Together, as many as registers have room for, so that what is folded is folded for all.
+    """Make write_blocks(x, row, first, last, num_blocks, records, stride), which writes the records
+    of blocks `first` … `last` - 1 of the row at `x`; `stride` is from block to block."""
+    # As many blocks together as fit registers, because one folding serves them all.
     together = 4 if machine.instructions.num_outputs == 16 else 1
     write_some, write_one = (_make_write_records(machine, count) for count in (together, 1))
     record_bytes = RecordShape(machine.num_digits).num_bytes
@@ -94,8 +95,8 @@ def make_write_blocks(machine: Machine) -> Any:
 
 
 def _make_write_records(machine: Machine, count: int) -> Any:
-    """An intrinsic write_records(x, records, stride): from the addresses of `count` blocks of 32
-    floats and of a record, of which the next are `stride` apart."""
+    """Make an intrinsic write_records(x, records, stride), which writes the records of `count`
+    blocks of 32 floats at `x`; the records are `stride` apart."""
 
     @emitted(void, int64, int64, int64)
     def write_records(b: Any, x: Value, records: Value, stride: Value) -> None:
@@ -135,12 +136,12 @@ def _emit_records(e: Emitter, addresses: list[Value], records: list[Value]) -> N
 
 
 def _largest(e: Emitter, blocks: list[Value]) -> Value:
-    """Of each block, as integers: without a sign floats are ordered as these are, and one that is
-    no number is the largest."""
+    """Return the largest |x| of each block, as bits: without signs, floats are ordered as their
+    bits are, and a NaN is the largest."""
     b, wide = e.builder, vector(I32, BLOCK_LEN)
     without_sign = constant(I32, [0x7FFFFFFF] * BLOCK_LEN)
     found = [b.and_(b.bitcast(x, wide), without_sign) for x in blocks]
-    if len(found) == 1:  # ARM has an instruction for it
+    if len(found) == 1:  # ARM has an instruction for this
         return e.splat(e.intrinsic(f"vector.reduce.umax.v{BLOCK_LEN}i32", I32, found), 1)
 
     def larger(left: Value, right: Value) -> Value:
@@ -151,7 +152,7 @@ def _largest(e: Emitter, blocks: list[Value]) -> Value:
 
 
 def _nearest(e: Emitter, x: Value, inverse: Value, idx: int) -> Value:
-    """x times `inverse[idx]` as integers, halves to even; 0 for what is no number."""
+    """Return x · inverse[idx], rounded to integers, halves to even; 0 for NaN."""
     b, wide = e.builder, vector(I32, BLOCK_LEN)
     scaled = b.fmul(x, e.shuffle(inverse, inverse, [idx] * BLOCK_LEN))
     is_number = b.fcmp_ordered("ord", scaled, scaled)
@@ -162,7 +163,7 @@ def _nearest(e: Emitter, x: Value, inverse: Value, idx: int) -> Value:
 
 
 def _digits(e: Emitter, whole: Value, count: int) -> list[Value]:
-    """-127 … 127 and, after it, -128 … 127."""
+    """Split integers into digits: -127 … 127, and if there are two, the second is -128 … 127."""
     if count == 1:
         return [whole]
     b = e.builder

@@ -1,7 +1,8 @@
-"""Four bytes times four bytes, added to an int32 in every lane, on each instruction set.
+"""Integer dot products on each instruction set: in every lane, four bytes times four bytes are
+added to an int32.
 
-Weights are unsigned and digits are signed, but for ARM, where both are signed. All of these are
-exact, so it does not show which of them was taken.
+Weights are unsigned and digits signed; on ARM both are signed. All of them are exact, so the bits
+do not depend on which one is used.
 """
 
 from __future__ import annotations
@@ -20,24 +21,24 @@ def sdot(e: Emitter, sums: Value, weights: Value, digits: Value) -> Value:
 
 
 def smmla(e: Emitter, sums: Value, weights: Value, digits: Value) -> Value:
-    """Eight bytes of two outputs with eight of two rows: sums are [output, row]."""
+    """Multiply eight bytes of two outputs with eight of two rows: sums are [output, row]."""
     return e.intrinsic("aarch64.neon.smmla.v4i32.v16i8", sums.type, [sums, weights, digits])
 
 
 def smull(e: Emitter, sums: Value, weights: Value, digits: Value) -> Value:
-    """Two products are added in 16 bits, which wrap: weights must be below 128."""
+    """Add pairs of products in 16 bits, which wrap: weights must be below 128."""
     low, high = _products(e, weights, digits)
     return e.builder.add(sums, _wider_pairs(e, _pairs(e, low, high)))
 
 
 def smull_of_bytes(e: Emitter, sums: Value, weights: Value, digits: Value) -> Value:
-    """Weights of 8 bits, whose products are added in 32."""
+    """As `smull` for weights of 8 bits: products are added in 32 bits."""
     low, high = (_wider_pairs(e, half) for half in _products(e, weights, digits))
     return e.builder.add(sums, _pairs(e, low, high))
 
 
 def _products(e: Emitter, weights: Value, digits: Value) -> list[Value]:
-    """Of the first eight bytes and of the others, in 16 bits."""
+    """Return the products of the first eight bytes and those of the last, in 16 bits."""
     b, products = e.builder, []
     for at in (0, 8):
         half = [e.shuffle(x, x, list(range(at, at + 8))) for x in (weights, digits)]
@@ -46,7 +47,7 @@ def _products(e: Emitter, weights: Value, digits: Value) -> list[Value]:
 
 
 def _pairs(e: Emitter, low: Value, high: Value) -> Value:
-    """Neighbours added to each other."""
+    """Add neighbouring elements."""
     count = 2 * low.type.count
     evens, odds = (e.shuffle(low, high, list(range(first, count, 2))) for first in (0, 1))
     return e.builder.add(evens, odds)
@@ -63,12 +64,12 @@ def vpdpbusd(e: Emitter, sums: Value, weights: Value, digits: Value) -> Value:
 
 
 def maddubs(e: Emitter, sums: Value, weights: Value, digits: Value) -> Value:
-    """Two products are added in 16 bits, which saturate: weights must be below 128."""
+    """Add pairs of products in 16 bits, which saturate: weights must be below 128."""
     return _scaled_maddubs(e, sums, weights, digits, 1)
 
 
 def maddubs_of_bytes(e: Emitter, sums: Value, weights: Value, digits: Value) -> Value:
-    """Weights of 8 bits by their nibbles."""
+    """As `maddubs` for weights of 8 bits, which are multiplied nibble by nibble."""
     low, high = nibbles(e, weights)
     sums = _scaled_maddubs(e, sums, high, digits, 16)
     return _scaled_maddubs(e, sums, low, digits, 1)
@@ -86,7 +87,7 @@ def _scaled_maddubs(e: Emitter, sums: Value, weights: Value, digits: Value, fact
 
 
 def portable(e: Emitter, sums: Value, weights: Value, digits: Value) -> Value:
-    """In plain IR, for processors that have nothing better."""
+    """The dot product in plain IR, for processors without an instruction for it."""
     b, count = e.builder, sums.type.count
     wide = vector(I32, 4 * count)
     products = b.mul(b.zext(weights, wide), b.sext(digits, wide))

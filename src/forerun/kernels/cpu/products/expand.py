@@ -1,4 +1,4 @@
-"""A row of weights to floats."""
+"""Expansion of a row of weights to float32, for embeddings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from forerun.kernels.cpu.products.integer_weights import CHUNKS, Run
 
 
 def make_expand(weight_format: str, machine: Machine) -> Any:
-    """An intrinsic expand(row, num_blocks, out): addresses of the row and of its floats."""
+    """Make an intrinsic expand(row, num_blocks, out); `row` and `out` are addresses."""
 
     @emitted(void, int64, int64, int64)
     def expand(b: Any, row: Value, num_blocks: Value, out: Value) -> None:
@@ -46,7 +46,7 @@ def _emit(weight_format: str, e: Emitter, row: Value, num_blocks: Value, out: Va
 
 
 def _groups(weight_format: str, e: Emitter, block: Value, idx: Value) -> list[Value]:
-    """Chunk `idx` of the block at an address, 16 floats at a time."""
+    """Return chunk `idx` of the block at an address, as groups of 16 floats."""
     if weight_format in FLOATS:
         return [load_floats(weight_format, e, block)]
     runs = CHUNKS[weight_format](e, FileBlock(e, block), idx)

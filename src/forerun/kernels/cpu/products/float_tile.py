@@ -1,4 +1,4 @@
-"""A tile of floats: some outputs times some rows, in registers."""
+"""A tile of floats: a few outputs times a few rows, whose sums stay in registers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from forerun.kernels.cpu.products.operands import Operands, row_of
 
 @dataclass(frozen=True)
 class FloatTile:
-    """y[row, output] = Σ w·x, in `num_lanes` partial sums each."""
+    """y[row, output] = Σ w·x, each in `num_lanes` partial sums."""
 
     weight_format: str
     num_outputs: int
@@ -46,8 +46,8 @@ class FloatTile:
         first = b.add(self.o.w, b.mul(idx, i64(FLOATS[self.weight_format].block_bytes)))
         x = b.add(self.o.x, b.mul(idx, i64(4 * GROUP_LEN)))
         outputs = [row_of(e, first, self.o.w_stride, output) for output in range(self.num_outputs)]
-        if not e.machine.instructions.is_signed:  # on ARM it was not measured
-            for address in outputs:  # the same place in the next tile
+        if not e.machine.instructions.is_signed:  # not measured on ARM
+            for address in outputs:  # the same blocks of the next tile
                 e.prefetch(row_of(e, address, self.o.w_stride, self.num_outputs))
         weights = [e.split(load_floats(self.weight_format, e, address)) for address in outputs]
         for v in range(len(weights[0])):  # [output][vector]
@@ -61,11 +61,11 @@ class FloatTile:
 
 
 def load_floats(weight_format: str, e: Emitter, address: Value) -> Value:
-    """16 weights of F32, F16 or BF16, as floats."""
+    """Load 16 weights of F32, F16 or BF16 as float32."""
     b, floats = e.builder, vector(F32, GROUP_LEN)
     if weight_format == "F32":
         return e.load(address, floats)
     if weight_format == "F16":
         return b.fpext(e.load(address, vector(F16, GROUP_LEN)), floats)
     wide = b.zext(e.load(address, vector(I16, GROUP_LEN)), vector(I32, GROUP_LEN))
-    return b.bitcast(b.shl(wide, constant(I32, [16] * GROUP_LEN)), floats)  # its upper half
+    return b.bitcast(b.shl(wide, constant(I32, [16] * GROUP_LEN)), floats)  # BF16: the upper half

@@ -1,4 +1,4 @@
-"""Every format of weights that is read as it is: how a block is laid out."""
+"""The formats of weights that kernels read without repacking, and the layout of their blocks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Format:
-    """A block is walked in `num_chunks` chunks by a loop, to keep code short. It is float16 scales,
-    and words of four bytes from `words_at` on."""
+    """A block consists of float16 scales and, from `words_at` on, words of four bytes. A loop goes
+    through it in `num_chunks` chunks, to keep the code short."""
 
     block_len: int
     block_bytes: int
@@ -18,7 +18,7 @@ class Format:
     words_at: int = 0
 
 
-# These have no blocks; rows are padded to a multiple of 16.
+# Floats have no blocks in the file: 16 of them count as one, to which rows are padded.
 FLOATS: Final = {"F32": Format(16, 64), "F16": Format(16, 32), "BF16": Format(16, 32)}
 PACKED: Final = {
     "Q8_0": Format(32, 34, scales_at=(0,), words_at=2),
@@ -29,6 +29,6 @@ PACKED: Final = {
     "Q6_K": Format(256, 210, 2, (208,)),
 }
 FORMATS: Final = FLOATS | PACKED
-# Of one output in a tile, where the processor multiplies signed bytes: to put weights of six bits
-# together takes longer than to read them as bytes.
+# In tiles, where the processor multiplies signed bytes (ARM), per output: assembling weights of six
+# bits in every product takes longer than reading them as bytes.
 SIGNED_TILES: Final = PACKED | {"Q6_K": Format(256, 274, 2, (272,))}

@@ -1,7 +1,7 @@
-"""Packed weights of several outputs as small integers.
+"""Packed weights of several outputs, unpacked to small integers.
 
-A chunk of a block yields runs of 32 or 16 weights with one scale: vectors of bytes, and vectors
-over the outputs of the scale d and the constant c: w = (q − offset)·d + c.
+A chunk of a block gives runs of 32 or 16 weights that share a scale: w = (q − offset)·d + c. The
+integers q are vectors of bytes; the scale d and the constant c are vectors over the outputs.
 
 Q4_0   d | 16 bytes of nibbles: w = d·(q − 8)
 Q4_1   d m | the same: w = d·q + m
@@ -26,14 +26,14 @@ class Run:
     quants: list[list[Value]]  # [output, or four weights][1 or 2 pieces of 16 weights]: bytes
     d: Value  # floats, one for each output
     c: Value | None = None
-    offset: int = 0  # of unsigned bytes; 128 stands for signed ones
+    offset: int = 0  # of unsigned bytes; with 128 they are signed bytes
 
 
 Chunk = Callable[[Emitter, Blocks, Value], list[Run]]  # blocks, chunk index
 
 
 def nibbles(e: Emitter, packed: Value) -> tuple[Value, Value]:
-    """The low and the high nibbles of bytes."""
+    """Return the low and the high nibbles of bytes."""
     count = packed.type.count
     low = e.builder.and_(packed, constant(I8, [0x0F] * count))
     return low, e.builder.lshr(packed, constant(I8, [4] * count))
@@ -77,7 +77,7 @@ def _q45_k(e: Emitter, blocks: Blocks, idx: Value, nibbles_at: int) -> list[Run]
 
 
 def fifth_bits(e: Emitter, packed: Value, group_idx: Value) -> Value:
-    """Bit `group_idx` of each byte, as 0 or 16: no shifts of bytes, which x86 has not."""
+    """Return bit `group_idx` of each byte as 0 or 16, without byte shifts, which x86 lacks."""
     b, kind, count = e.builder, packed.type, packed.type.count
     mask = e.splat(b.trunc(b.shl(i64(1), group_idx), I8), count)
     is_clear = b.icmp_unsigned("==", b.and_(packed, mask), kind([0] * count))
@@ -85,7 +85,7 @@ def fifth_bits(e: Emitter, packed: Value, group_idx: Value) -> Value:
 
 
 def _signed_byte(e: Emitter, words: Value, idx: int) -> Value:
-    """Byte `idx` of each int32, as a float."""
+    """Return byte `idx` of each int32, signed, as a float."""
     b, count = e.builder, words.type.count
     left, right = (constant(I32, [bits] * count) for bits in (24 - 8 * idx, 24))
     return b.sitofp(b.ashr(b.shl(words, left), right), vector(F32, count))
@@ -119,7 +119,7 @@ def q6_k(e: Emitter, blocks: Blocks, idx: Value) -> list[Run]:
 
 
 def q6_k_bytes(e: Emitter, blocks: Blocks, idx: Value) -> list[Run]:
-    """As tiles for signed bytes have it: 256 of them | 16 int8 scales | d."""
+    """Q6_K in tiles for signed bytes: 256 int8 weights | 16 int8 scales | d."""
     b, d = e.builder, blocks.halves(272)
     here, scale_bytes = (blocks.moved(b.mul(idx, i64(size))) for size in (128, 8))
     scales = [scale_bytes.words(256 + at) for at in (0, 4)]

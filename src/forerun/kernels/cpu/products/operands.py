@@ -1,4 +1,4 @@
-"""What a tile works on."""
+"""The operands of a tile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from forerun.kernels.cpu.codegen.lanes import Emitter, Value, i64
 
 @dataclass(frozen=True)
 class Operands:
-    """Addresses, and strides in bytes, of what a tile works on."""
+    """The addresses of a tile's weights, rows and results, and strides in bytes."""
 
     w: Value
     w_stride: Value

@@ -1,4 +1,4 @@
-"""A product over many outputs, by tiles of as many rows as there are."""
+"""The product of weights and rows, by tiles: a few outputs times the rows of one call."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from forerun.kernels.cpu.products.operands import Operands
 
 
 def max_rows(weight_format: str, machine: Machine) -> int:
-    """Of a tile; there is one for each number up to it. Beyond eight those of the K formats take
-    too long to compile, and those without VNNI have too few registers."""
+    """Return the most rows of a tile; there is a tile for each number up to it. Tiles of more than
+    eight rows take too long to compile for the K formats, and lack registers without VNNI."""
     if weight_format not in PACKED:
         return len(machine.tile_outputs)
     has_all = machine.instructions.name == "vnni" and machine.num_digits == 1
@@ -30,8 +30,8 @@ def max_rows(weight_format: str, machine: Machine) -> int:
 
 
 def widest(weight_format: str, machine: Machine) -> int:
-    """As `max_rows`, or a whole group of rows where there is a tile for just so many: on ARM of the
-    K formats alone, whose weights take longest to unpack."""
+    """Return `max_rows`, or a whole group of rows if there is a tile of exactly so many: on ARM for
+    the K formats alone, whose weights take longest to unpack."""
     is_wide = machine.instructions.has_wide_tile and machine.num_digits == 1
     pays = _is_chunked(weight_format) or not machine.instructions.is_signed
     if is_wide and pays and weight_format in PACKED:
@@ -44,11 +44,11 @@ def _is_chunked(weight_format: str) -> bool:
 
 
 def make_product(weight_format: str, machine: Machine) -> Any:
-    """An intrinsic product(num_rows, num_outputs, *operands): y[row, output] = w · x.
+    """Make an intrinsic product(num_rows, num_outputs, *operands): y[row, output] = w · x.
 
-    `num_rows` is 1 … `max_rows`, or `widest`: each width is a tile of its own. The outputs are
-    walked in steps of the tile; a last step that does not fit is moved back over its neighbours,
-    so `num_outputs` must be at least the tile's.
+    `num_rows` is 1 … `max_rows`, or `widest`: each number has its own tile. A last tile that does
+    not fit is moved back and computes some outputs again, so `num_outputs` must be at least the
+    tile's.
     """
 
     @emitted(void, *[int64] * 9)
@@ -85,7 +85,7 @@ def _emit_outputs(
     def body(idx: Value, _carried: list[Value]) -> list[Value]:
         w_first = first = b.mul(idx, i64(step))
         first = b.select(b.icmp_signed("<", first, last), first, last)
-        if not packed:  # a last tile of interleaved weights has its outputs once more
+        if not packed:  # interleaved weights repeat these outputs in their last tile
             w_first = first
         w = b.add(operands.w, b.mul(w_first, operands.w_stride))
         here = replace(operands, w=w, y=b.add(operands.y, b.mul(first, i64(4))))

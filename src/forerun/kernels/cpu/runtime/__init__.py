@@ -1,1 +1,1 @@
-"""A pass: recorded as steps, run by threads, kept for the next batch."""
+"""The runtime of a pass: recorded as steps, run by threads, replayed for later batches."""

@@ -1,4 +1,4 @@
-"""A plan as the compiled operations read it."""
+"""A batch: a plan in the form that compiled operations read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FEW_NUMBERS: Final = 4096
 
 
 class RopeTable:
-    """cos and sin of position × frequency, each position computed once and alone."""
+    """cos and sin of position × frequency; each position is computed once, and by itself."""
 
     def __init__(self, inv_freq: FloatArray) -> None:
         self._inv_freq = inv_freq
@@ -38,7 +38,8 @@ class RopeTable:
         self._is_known = bytearray()
 
     def rotations(self, positions: Sequence[int]) -> tuple[F32, list[int]]:
-        """The table, until a larger one takes its place, and where rows of it lie."""
+        """Return the addresses of the positions' rows, and the table that must be kept alive for
+        them: a larger one may replace it here."""
         if max(positions) >= len(self._is_known):
             self._grow(max(256, 2 * max(positions)) - len(self._is_known))
         for position in positions:
@@ -48,7 +49,8 @@ class RopeTable:
         return self._table, [first + row_bytes * position for position in positions]
 
     def _compute(self, first: int) -> None:
-        """With some behind it: numpy's code is in no cache when the next token comes to its own."""
+        """Compute a position and those after it: calling numpy for each token would find its code
+        evicted from the processor's caches."""
         for position in range(first, min(first + _POSITIONS_TOGETHER, len(self._is_known))):
             if not self._is_known[position]:
                 angles = position * self._inv_freq
@@ -63,8 +65,11 @@ class RopeTable:
 
 
 class CpuBatch:
-    """What one pass runs, as numbers, and as arrays once they are asked for: where the pass was
-    recorded, the numbers move into the arrays of another batch, whose addresses stay."""
+    """What one pass runs, as integers, and as arrays on first access.
+
+    A recorded pass keeps the batch it was recorded with, because its steps hold the addresses of
+    that batch's arrays; for a replay the new batch's integers are written into them (`take_in`).
+    """
 
     def __init__(
         self,
@@ -76,17 +81,17 @@ class CpuBatch:
         noise: ChainNoise | None = None,
     ) -> None:
         self._plan, self._rope = plan, rope
-        self.size = len(plan), plan.num_wanted  # what a recording depends on, and
-        self.is_alone = len(plan.rows) == 1  # one request's tokens, who share what they read
+        self.size = len(plan), plan.num_wanted
+        self.is_alone = len(plan.rows) == 1  # its tokens are of one request and share keys
         self.result = Result.LOGITS
-        self._is_free = False  # all its tokens are drawn, by noise alone
+        self._is_free = False  # whether all tokens are drawn here, and by noise alone
         self._noise: Sequence[int] = _NO_NOISE if noise is None else _chain_ints(noise)
         self.shape = shape
-        self.num_embeddings = 0  # rows of the table that tokens are looked up in, once they were
-        self.taps: tuple[F32, ...] = ()  # once it has run
+        self.num_embeddings = 0  # rows of the embedding table; 0 if the pass has not used one
+        self.taps: tuple[F32, ...] = ()  # set when the pass has run
         self._new_program: Callable[[int], Program] | None = new_program
         self._given = given
-        self._masks: list[Mask] = []  # of which its noise has the addresses
+        self._masks: list[Mask] = []  # kept alive: `_noise` holds their addresses
         self._held: Numbers | None = None
 
     @cached_property
@@ -101,14 +106,14 @@ class CpuBatch:
     def program(self) -> Program:
         assert self._new_program is not None
         program = self._new_program(self.size[0])
-        self._new_program = None  # it leads to the kernel set
+        self._new_program = None  # it refers to the kernel set
         if self.result is not Result.LOGITS:
             program.drawn = DrawnRows(np.zeros(self.size[1], np.int64), self.noise)
         return program
 
     def draw(self, draws: Sequence[CoupledDraws | None]) -> bool:
-        """Have the tokens of all wanted rows drawn that need no more than noise and masks; False:
-        there are only others."""
+        """Let the pass draw the tokens of all wanted rows that need only noise and masks. Return
+        False if there are no such rows."""
         here, num_drawn, is_free, is_best = list[CoupledDraws | None](), 0, True, True
         for one in draws:
             if one is None or not one.masks_at_most:
@@ -130,12 +135,12 @@ class CpuBatch:
         return True
 
     def key(self, body: Body) -> tuple[Body, int, int, bool, Result]:
-        """What a recording of a pass over it depends on."""
+        """Return the key of its recordings: two batches with equal keys can share one."""
         return body, *self.size, self.is_alone, self.result
 
     @cached_property
     def _next_slots(self) -> list[IntArray]:
-        """Of each of its rows, if it is a plain pass and all of them go on."""
+        """The next slots of each request, if the pass is plain and all requests continue."""
         slots, num_rows = self._plan.next_slots, len(self._plan.rows)
         if slots is None or self.size != (num_rows, num_rows):
             return []
@@ -144,20 +149,20 @@ class CpuBatch:
 
     @property
     def is_followed(self) -> bool:
-        """Whether the pass behind it is known, but for its tokens."""
+        """Whether the next pass is known already, except its tokens."""
         return self._is_free and bool(self._next_slots)
 
     def following(self) -> Numbers:
-        """Of the plain pass behind it, which has one row for each of these."""
+        """Return the integers of the plain pass after this one, which has the same requests."""
         return Numbers.behind(self._plan.rows, self._next_slots, self._rope, self.shape.window)
 
     @property
     def drawn_by(self) -> Sequence[int]:
-        """See `noise_ints`."""
+        """The integers by which tokens are drawn: see `noise_ints`."""
         return self._noise
 
     def is_like(self, numbers: Numbers, noise: Sequence[int], tokens: Sequence[int]) -> bool:
-        """Whether it is a plain pass with these, wherever the slots lie."""
+        """Whether this is a plain pass with the same slots, noise and tokens."""
         rows = self._plan.rows
         slots = rows[0].slots if self.is_alone else np.concatenate([row.slots for row in rows])
         return (
@@ -205,17 +210,17 @@ class CpuBatch:
         return [_padded(each) for each in self._given]  # [T, padded width]
 
     def check(self, ids: Sequence[int]) -> None:
-        if self.num_embeddings:  # else a pass over what it was given
+        if self.num_embeddings:  # else the pass starts from given hidden states
             assert min(ids) >= 0, ids
             assert max(ids) < self.num_embeddings, (ids, self.num_embeddings)
 
     def forget_plan(self) -> None:
-        """It is kept for its addresses, or parts of it are, and a plan leads to the store."""
-        _ = self._numbers  # not every pass has asked for them
+        """Drop the plan: a recording keeps this batch, and the plan would keep the store alive."""
+        _ = self._numbers  # computed from the plan on first use
         self._plan = Plan(())
 
     def take_in(self, other: CpuBatch) -> None:
-        """Become `other`, which has as many tokens."""
+        """Take over the contents of `other`, which has the same size, at this batch's addresses."""
         numbers = other._numbers
         self.check(numbers.integers[: self.size[0]])
         self._arrays.write(*numbers.integers, *other._noise)
@@ -224,13 +229,14 @@ class CpuBatch:
             mine[:, :width] = theirs
 
     def hold(self, numbers: Numbers) -> None:
-        """They may take the place of its own at any moment."""
+        """Keep the following pass's numbers alive, too: compiled code may write them over these at
+        any moment."""
         self._held = self._numbers
         self._numbers = numbers
 
     def part(self, first: int, last: int) -> CpuBatch:
-        """Some of its tokens; the arrays are views."""
-        assert self.program  # one for both
+        """Return a batch of tokens `first` … `last` - 1, whose arrays are views of these."""
+        assert self.program  # create it now, so that both share it
         self.forget_plan()
         part, chosen = copy(self), slice(first, last)
         for name in _ADDRESSES:
@@ -245,7 +251,7 @@ class CpuBatch:
 
     @property
     def scratch_bytes(self) -> int:
-        """What attention needs."""
+        """The bytes of scratch memory that attention needs on each thread."""
         return self.scratch_bytes_for(self._numbers)
 
     def scratch_bytes_for(self, numbers: Numbers) -> int:
@@ -253,7 +259,7 @@ class CpuBatch:
 
     @cached_property
     def address(self) -> int:
-        """Of all its integers."""
+        """The address of all its integers."""
         return int(self.tokens.ctypes.data)
 
     @cached_property
@@ -270,7 +276,7 @@ class CpuBatch:
 
 
 def _is_same(left: IntArray, right: IntArray) -> bool:
-    """As `np.array_equal`, which takes long to begin and little for each number."""
+    """Compare as `np.array_equal` does, without its high fixed cost for short arrays."""
     if len(left) < _FEW_NUMBERS:
         return left.tobytes() == right.tobytes()
     return np.array_equal(left, right)
@@ -280,15 +286,15 @@ _ADDRESSES: Final = ("keys_address", "turns_address", "write_slots_address")
 
 
 class _Arrays(NamedTuple):
-    """Views of one array, so that all of them are written at once."""
+    """Views of one array, so that one call writes them all."""
 
-    write: Callable[..., None]  # all of them, in this order; numpy takes several times as long
+    write: Callable[..., None]  # write all integers, in this order; several times faster than numpy
     tokens: IntArray  # [T]
     write_slots: IntArray  # [T]
-    turns: IntArray  # [T]: where cos and sin of its position lie
+    turns: IntArray  # [T]: the addresses of each position's cos and sin
     wanted: IntArray  # [R]
     keys: IntArray  # [T, 4]: see `_keys`
-    noise: IntArray  # [3] of a chain, or what tokens are drawn by
+    noise: IntArray  # [3] for a chain, else [R · NOISE_FIELDS], or nothing
 
     @classmethod
     def of(cls, integers: IntArray, num_tokens: int, num_wanted: int) -> _Arrays:
@@ -300,7 +306,7 @@ class _Arrays(NamedTuple):
 
 
 def _chain_ints(noise: ChainNoise) -> tuple[int, int, int]:
-    """Temperature (the bits of a double), key and position."""
+    """Return the temperature (the bits of a double), key and position."""
     return *as_bits(noise.temperature, noise.key), noise.position
 
 
@@ -315,14 +321,14 @@ def _padded(rows: FloatArray) -> F32:
 
 
 class Numbers(NamedTuple):
-    """A plan as integers, and what these have the addresses of."""
+    """A plan as integers, and the arrays whose addresses are among them."""
 
-    num_rows: int  # of it
+    num_rows: int  # of the plan: its requests
     integers: list[int]  # tokens, write slots, turns, wanted, keys
     slots: IntArray
     rotations: F32
-    max_keys: int  # of a token
-    max_own: int = 0
+    max_keys: int  # the most keys of one token
+    max_own: int = 0  # the most of them that it does not share with other tokens
 
     @classmethod
     def of(cls, plan: Plan, rope: RopeTable, window: int | None) -> Numbers:
@@ -340,8 +346,8 @@ class Numbers(NamedTuple):
     def behind(
         cls, rows: Sequence[PlanRow], more: Sequence[IntArray], rope: RopeTable, window: int | None
     ) -> Numbers:
-        """Of a plain pass over one token for each row, whatever that is: it goes to the first slot
-        of `more`."""
+        """Return the numbers of the plain pass after `rows`, whose tokens are not known yet: one
+        per row, written to the first slot of that row's `more`."""
         each = [part for row, one in zip(rows, more, strict=True) for part in (row.slots, one[:1])]
         slots = np.concatenate(each)
         lengths = [len(row.slots) + 1 for row in rows]
@@ -354,17 +360,17 @@ class Numbers(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Of one or more tokens that share slots in logical order: each sees so many of the first, and
-    some of its own, which lie behind those that are shared."""
+    """Tokens that share slots, in logical order. Each token's keys are the first of the shared
+    slots, then its own slots, which come after the shared ones, token by token."""
 
-    num_slots: int
-    lengths: Sequence[int]
-    own_lengths: Sequence[int] = ()
+    num_slots: int  # shared and own
+    lengths: Sequence[int]  # how many shared slots each token sees
+    own_lengths: Sequence[int] = ()  # how many slots of its own each token has
 
 
 def _run(row: PlanRow) -> tuple[IntArray, Run]:
-    """Of the tokens that run: in a chain, each sees one key more than the token before it; in a
-    tree, the path to it."""
+    """Return the slots and the run of the tokens that run. In a chain, each token sees one key more
+    than the one before it; in a tree, the context and its path."""
     chosen = range(row.num_written, len(row.span))
     if row.span.tree.is_chain:
         first = row.span.start + 1
@@ -376,9 +382,9 @@ def _run(row: PlanRow) -> tuple[IntArray, Run]:
 
 
 def _keys(runs: Sequence[Run], address: int, window: int | None) -> list[int]:
-    """Of each token: where slots lie that others share, and how many of them are its; where its
-    own lie, and how many they are. A sliding window hides the first of them. The runs lie one
-    behind the other."""
+    """Return four fields per token: the address of its shared slots and their number, the address
+    of its own slots and their number. A sliding window leaves out the first of them. `address` is
+    that of the first run's slots; the other runs follow it."""
     keys: list[int] = []
     for run in runs:
         own = address + 8 * run.lengths[0]
@@ -387,7 +393,7 @@ def _keys(runs: Sequence[Run], address: int, window: int | None) -> list[int]:
                 keys += (address, length, own, num_own)
             else:
                 hidden = length + num_own - window
-                late = max(0, hidden - length)  # so many of its own
+                late = max(0, hidden - length)  # how many of its own slots are hidden
                 shared = (address + 8 * (hidden - late), length - hidden + late)
                 keys += (*shared, own + 8 * late, num_own - late)
             own += 8 * num_own

@@ -1,4 +1,4 @@
-"""Tokens that a pass draws from its logits, and what they are drawn by."""
+"""The tokens that a pass draws from its logits, and the integers that tell how to draw them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from forerun.types import ROOT, IntArray
 
 Mask = npt.NDArray[np.uint16]
 
-LEFT, NOT_ASKED = -1, -2  # in the place of a token
-# Of a row: the bits of its temperature, key and position; the row before it, and the guess that
-# must have been drawn there, if any; instead of that row, that the host is to draw; a mask of what
-# may come, if not everything may: where it lies, and how many groups of 16 bits it has.
+LEFT, NOT_ASKED = -1, -2  # instead of a token: left to the host; after a guess not accepted
+# The fields of a row: the bits of its temperature; its noise's key and position; the row before it
+# (BEFORE), and the guess that must have been drawn there; the address of the mask of allowed tokens
+# and its number of groups of 16 bits, or zeros without a mask.
 NOISE_FIELDS: Final = 7
 KEY, POSITION, BEFORE, GUESS, MASK, NUM_GROUPS = range(1, 7)
-NOTHING, BY_HOST = -1, -2  # in the place of the row before
+NOTHING, BY_HOST = -1, -2  # as BEFORE: no row before it; the host draws this row
 _OF_HOST: Final = (0, 0, 0, BY_HOST, 0, 0, 0)
 _NO_MASK: Final[tuple[int, int]] = (0, 0)
 
 
 class Result(IntEnum):
-    """What a pass brings: logits, or of each wanted row the best token, or what its noise and mask
-    come to."""
+    """What a pass returns: logits, or for each wanted row the token with the largest logit, or the
+    token drawn with noise and a mask."""
 
     LOGITS = 0
     BEST = 1
@@ -39,17 +39,17 @@ class Result(IntEnum):
 
 
 class DrawnRows(NamedTuple):
-    """What a pass has drawn, and by what."""
+    """The tokens that a pass draws, and the integers it draws them by."""
 
-    tokens: IntArray  # [R], once it has run
-    noise: IntArray  # [R, NOISE_FIELDS], or none at all
+    tokens: IntArray  # [R], set when the pass has run
+    noise: IntArray  # [R · NOISE_FIELDS], or empty
 
     @property
     def address(self) -> int:
         return address_of(self.tokens)
 
     def scores(self, logits: npt.NDArray[np.float32]) -> Scores:
-        """Tokens, and copies of the logits [R, …, V] of those rows that are left."""
+        """Return the tokens, and copies of the rows of logits [R, …, V] that the host must draw."""
         tokens: list[int] = self.tokens.tolist()
         if not tokens or min(tokens) >= 0:
             return Scores([None] * len(tokens), tokens)
@@ -59,7 +59,7 @@ class DrawnRows(NamedTuple):
 
 
 def as_bits(temperature: float, key: int) -> tuple[int, int]:
-    """A double and a key as signed integers of the same 64 bits."""
+    """Return the temperature (a double) and the key as signed integers with the same 64 bits."""
     (bits,) = struct.unpack("<q", struct.pack("<d", temperature))
     return bits, key - (key >> 63 << 64)
 
@@ -67,8 +67,11 @@ def as_bits(temperature: float, key: int) -> tuple[int, int]:
 def noise_ints(
     draws: Sequence[CoupledDraws | None], wanted: Sequence[int]
 ) -> tuple[list[int], list[Mask]]:
-    """Of all their rows, so many each, as the kernels read them, and the masks that must stay alive
-    for it; None: the host draws. A row behind a guess is asked for once that guess is drawn."""
+    """Return the fields of all rows, as compiled code reads them, and the masks to keep alive.
+
+    `wanted` is the number of rows of each draw; without draws (None) the host draws those rows. A
+    row after a guess is drawn only if the row before it drew that guess, or is left to the host.
+    """
     found, masks = list[int](), list[Mask]()
     for one, num in zip(draws, wanted, strict=True):
         if one is None:
@@ -92,7 +95,7 @@ def noise_ints(
 
 
 def _padded(bits: bytes) -> Mask:
-    """In whole groups, at least one; where it is that already, not a copy."""
+    """Pad a mask to whole groups, at least one; without a copy if it is so already."""
     num_bytes = max(2, len(bits) + len(bits) % 2)
     return np.frombuffer(
         bits if len(bits) == num_bytes else bits.ljust(num_bytes, b"\0"), np.uint16
@@ -100,7 +103,7 @@ def _padded(bits: bytes) -> Mask:
 
 
 def noise_after(noise: Sequence[int]) -> list[int]:
-    """Of the rows behind these, where nobody guesses."""
+    """Return the fields of the rows after these, in a pass without guesses."""
     found = list(noise)
     for row in range(0, len(found), NOISE_FIELDS):
         found[row + POSITION] += 1

@@ -1,10 +1,10 @@
-"""The plain pass behind another: all of it but its tokens, which that one draws.
+"""The plain pass that follows another one: all its integers except the tokens still to be drawn.
 
     num_rows | drawn | target | num_integers | num_copies | integers … | copies …        int64
 
-The integers are those of a batch. When the pass before it is over, the tokens that it has drawn are
-put first among them, and all of them in the place of its own; what was tapped of that pass is
-copied, as the next one writes over it: `interpreter.end_pass`.
+The integers are those of a batch. When the first pass is over, `interpreter.end_pass` writes the
+drawn tokens to the start of them, copies the first pass's taps, which the next pass overwrites, and
+then copies all integers over those of the first pass.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from forerun.kernels.cpu.runtime.program import Recording
 
 class Following:
     def __init__(self, batch: CpuBatch, recording: Recording, first_batch: CpuBatch) -> None:
-        """Behind `batch`, whose pass is `recording`, with the addresses of `first_batch`."""
+        """Describe the pass after that of `batch`, which replays `recording`; `first_batch` is the
+        batch whose addresses the recording has."""
         assert recording.drawn is not None
         self.numbers: Numbers = batch.following()
         self.noise = noise_after(batch.drawn_by)
@@ -40,10 +41,11 @@ class Following:
 
     @cached_property
     def tokens(self) -> list[int]:
-        """Once the pass before it is over."""
+        """The drawn tokens; not to be read before the first pass is over."""
         return self._block[INTEGERS : INTEGERS + self.numbers.num_rows].tolist()
 
     @property
     def is_begun(self) -> bool:
-        """Once that is over; not where a token is left to the host, or there was no scratch."""
+        """Whether this pass was begun; not to be read before the first one is over. It was not if a
+        token is left to the host, or if scratch was too small, so that no token was written."""
         return min(self.tokens) >= 0

@@ -4,13 +4,14 @@
     chunks   ▪▪▪▪▪▪ wait  ▪▪▪▪▪▪▪▪ wait  ▪▪▪▪▪▪
     counters taken, done                              one pair per step
 
-A thread takes its share of the chunks that are left, in one run, until none is left, then waits
-for those that others took. Runs are long at first, as memory is best read in a row, and short at
-the end, so that all end together. Every other thread takes from the back: what a core wrote in one
-step, or read of the cache, it mostly needs in the next (ADR 028).
-A thread that comes late finds the early steps done; one that never comes is not missed. Which
-thread runs a chunk changes nothing in what it computes. So the thread that owns a pass may open it
-and see to other things before it comes itself.
+A thread takes its share of the remaining chunks as one run, and repeats this until none is left;
+then it waits for the chunks that other threads took. Runs are long at first, because memory is
+best read in sequence, and short at the end, so that all threads end together. Every other thread
+takes its runs from the back, because a core mostly needs in the next step what it wrote in this
+one, or read of the KV cache (ADR 028).
+A thread that joins late finds the early steps done; the pass does not wait for one that never
+joins. Which thread runs a chunk does not affect the results. So the thread that owns a pass may
+open it and do other work before it joins.
 """
 
 from __future__ import annotations
@@ -34,21 +35,21 @@ from forerun.kernels.cpu.codegen.native import (
 
 STEP_FIELDS: Final = 20
 STEP_BYTES: Final = 8 * STEP_FIELDS
-COUNTER_BYTES: Final = 128  # taken and done, each in its own cache line
+COUNTER_BYTES: Final = 128  # a step's counters, taken and done, each in its own cache line
 
-# The control block, in int64 fields that are a cache line apart where threads contend for them.
+# The control block, as int64 fields; those that threads contend for have their own cache lines.
 CLOSED, NUM_OPENED, ACTIVE = 0, 1, 8
 STEPS, NUM_STEPS, COUNTERS, NUM_THREADS, STOPPED, FOLLOWING, IS_WHOLE = range(16, 23)
-SCRATCHES: Final = 24  # from here on, the address of each thread's scratch memory
+SCRATCHES: Final = 24  # the first field of the addresses of each thread's scratch memory
 
-# What follows a pass, in int64 fields: `runtime/following.py`.
+# The description of the following pass, as int64 fields: `runtime/following.py`.
 NUM_ROWS, DRAWN, TARGET, NUM_INTEGERS, NUM_COPIES, INTEGERS = range(6)
-COPY_FIELDS: Final = 4  # from where, bytes from row to row, to where, floats of a row
+COPY_FIELDS: Final = 4  # source address, bytes from row to row, target address, floats per row
 
 _BACK_BITS: Final = 32  # chunks taken from the back are counted above those from the front
 _FRONT: Final = (1 << _BACK_BITS) - 1
-_NUM_SPINS: Final = 200  # looks at a counter before the core is offered to others
-_NUM_LOOKS: Final = 6000  # for the next pass: about a millisecond
+_NUM_SPINS: Final = 200  # checks of a counter before the thread yields its core
+_NUM_LOOKS: Final = 6000  # checks for the next pass: about a millisecond
 
 
 @njit
@@ -93,12 +94,11 @@ def _run_steps(control, thread):
 
 
 def join_pass(control, thread):
-    """What every other thread runs; a pass that is over, or not yet begun, is not joined.
+    """Join passes, on a thread that does not own them, until none has begun for a millisecond.
 
-    What the control block says is looked at only inside, when its owner can no longer change it.
-    Behind a pass, or with no chunk of it left to take, a thread looks out for the next one: it
-    begins sooner than one that is woken, and a core that sleeps between two passes would be slow
-    for some more.
+    Other fields of the control block are read only while ACTIVE counts this thread and the pass is
+    not CLOSED: then the owner cannot change them. After a pass, a thread spins for the next one:
+    it begins sooner than a thread that must be woken, and a core that slept is slow for a while.
     """
     while True:
         fetch_add(control + 8 * ACTIVE, 1)
@@ -116,9 +116,9 @@ def join_pass(control, thread):
 
 
 def run_pass(control, thread):
-    """What the thread that owns the pass runs: open it, join it, and close it behind all others.
+    """Open a pass, join it, and close it once all threads have left; its owner runs this.
 
-    Counters are zero when it begins, and so they are left.
+    The counters are zero before and after.
     """
     _open(control)
     _run_steps(control, thread)
@@ -126,13 +126,14 @@ def run_pass(control, thread):
 
 
 def open_pass(control, _thread):
-    """Let others begin; a pass that is opened is ended or dropped."""
+    """Open a pass for the other threads; its owner must call `end_pass` or `drop_pass` later."""
     _open(control)
 
 
 def end_pass(control, thread):
-    """Join it, close it behind all others, and open it again for what follows, if that is known;
-    else the field of that is zero in the end. It is whole if nobody has dropped it."""
+    """Join an opened pass and close it once all threads have left. Then open the following one if
+    FOLLOWING describes it and all its tokens were drawn, else set FOLLOWING to 0. IS_WHOLE tells
+    whether the pass ran to its end, not dropped."""
     _run_steps(control, thread)
     _close(control)
     is_whole = peek(control + 8 * STOPPED) == 0
@@ -153,8 +154,8 @@ def _open(control):
 
 @njit
 def _go_on(following):
-    """Copy what was tapped, and put the next integers in the place of the last: tokens first, which
-    were just drawn. False: one of them is left to the host."""
+    """Copy the taps, and replace the pass's integers by those of the following one: first the
+    tokens, which were just drawn. Return False if the host must draw one of them."""
     num_rows, drawn = int_at(following, NUM_ROWS), int_at(following, DRAWN)
     target, integers = ints(int_at(following, TARGET)), following + 8 * INTEGERS
     is_left = False
@@ -178,14 +179,15 @@ def _go_on(following):
 
 
 def drop_pass(control, _thread):
-    """Close it half-way: what was taken is done, and no more."""
+    """Close a pass before its end: threads finish the chunks they have taken, and take no more."""
     fetch_add(control + 8 * STOPPED, 1)
     _close(control)
 
 
 @njit
 def _close(control):
-    """Also if it is closed."""
+    """Close a pass, wait until all threads have left it, and reset its counters. A closed pass may
+    be closed again."""
     fetch_add(control + 8 * CLOSED, 1 - peek(control + 8 * CLOSED))
     spins = 0
     while peek(control + 8 * ACTIVE) > 0:

@@ -1,4 +1,4 @@
-"""Where a pass spends its time: its steps by kind, all of one kind in a row."""
+"""Where a pass spends its time: its steps grouped by kind, for benchmarks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from forerun.kernels.cpu.codegen.step import NUM_HEADER_FIELDS
 from forerun.kernels.cpu.runtime.workers import Workers
 
-# By the operation's name, as far as its dash.
+# The kind of an operation, by its name up to the dash.
 KINDS: Final = {
     "linear": "product",
     "attend": "attention",
@@ -30,7 +30,7 @@ KINDS: Final = {
     "noisy_piece": "draw",
     "noisy_row": "draw",
 }
-WHOLE: Final = "whole"  # a kind of all steps
+WHOLE: Final = "whole"  # the kind of all steps
 _ATTENTION: Final = "attention"
 _NUM_ROWS, _ROW_BYTES = NUM_HEADER_FIELDS, NUM_HEADER_FIELDS + 4  # fields of a product
 
@@ -39,9 +39,9 @@ _NUM_ROWS, _ROW_BYTES = NUM_HEADER_FIELDS, NUM_HEADER_FIELDS + 4  # fields of a 
 class Kind:
     """All steps of one kind in a pass; running them alone leaves garbage in the buffers.
 
-    Attention would compare the queries of one layer with the keys of all others, and multiply
-    weights so small that processors take their time: its steps are left out of a pass instead, and
-    the digits of its rows, which it writes, are with it.
+    For attention, `steps` are all others: the whole pass without attention. Run alone, attention
+    would meet one layer's queries with the keys of all layers, and get weights so small that
+    processors are slow with them. Its time includes the digits that it writes of its rows.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""A pass as a list of steps, recorded first and run when its result is asked for.
+"""A pass as a list of steps: recorded first, run when its result is needed.
 
     step   operation | num_chunks | waits | arguments …        20 int64
 
-`waits` is 0 where the next step does not need this one's result.
+`waits` is 0 if the next step does not need this step's result.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ class Buffer(NamedTuple):
 
 
 class Buffers:
-    """Memory for activations that no program needs now.
+    """A pool of the buffers for activations that no program is using.
 
-    Buffers of different widths are never exchanged: what pads a row with zeros stays zero.
+    A buffer is reused only for its own width, so the zeros that pad its rows stay zero.
     """
 
     def __init__(self) -> None:
         self._free: dict[Size, list[Buffer]] = {}
 
     def take(self, size: Size) -> Buffer:
-        """What its rows hold is anyone's guess."""
+        """Return a buffer whose rows are not initialized."""
         free = self._free.get(size)
         if free:
             return free.pop()
@@ -69,40 +69,41 @@ def aligned_zeros(num_rows: int, row_len: int) -> F32:
 
 
 class Program:
-    """The steps of one pass, and what must stay alive until they have run.
+    """The steps of one pass, and the objects that must stay alive until they have run.
 
-    Steps run in the order they are recorded, so a buffer that nobody holds any more serves later
-    steps of the same program at once. Others get it when the steps that use it have run.
+    Steps run in the order in which they are recorded. So a buffer that is no longer referenced may
+    serve later steps of the same program at once; other programs get it after these steps ran.
 
-    Whatever is raised, and wherever: steps have the addresses of buffers, so these live as long as
-    the program or its recording, and none is given back twice. At worst one is lost to others.
+    Steps hold the addresses of buffers. So, wherever an exception is raised, buffers live as long
+    as the program or its recording, and none is given back twice; at worst a buffer is not reused.
     """
 
     def __init__(self, workers: Workers, buffers: Buffers) -> None:
-        self.drawn: DrawnRows | None = None  # then logits are not its result, and are not copied
+        self.drawn: DrawnRows | None = None  # if set, the logits stay in place, uncopied
         self._buffers = buffers
-        self._given_up: dict[Size, list[Buffer]] = {}  # by steps that have not run
+        self._given_up: dict[Size, list[Buffer]] = {}  # free, but used by steps that have not run
         self._workers = workers
         self._steps: list[int] = []
         self._held: list[Any] = []
-        self._used: dict[int, Buffer] = {}  # by address: all that its steps ever had
+        self._used: dict[int, Buffer] = {}  # by address: every buffer that its steps use
         self._scratch_bytes = 0
         self._was_run = False
         self.last_args: tuple[int, ...] = ()
-        self.last_made: tuple[int, str] | None = None  # where the last step writes; its maker
+        # Where the last step writes, and its maker in `DIGIT_MAKERS`, if it has one.
+        self.last_made: tuple[int, str] | None = None
         self._tapped: list[Rows] = []
-        self.taps: tuple[F32, ...] = ()  # copies, once it has finished
+        self.taps: tuple[F32, ...] = ()  # copies, set by `finish`
 
     def __del__(self) -> None:
-        self._release()  # recordings may have the addresses of what it gave up without running
+        self._release()  # give back the buffers even if its steps never ran
 
     def add(self, operation: int, num_chunks: int, *args: int, waits: bool = True) -> None:
         self.last_args, self.last_made = args, None
         self._steps += (operation, num_chunks, waits, *args, *_PADDING[_NUM_ARGS - len(args)])
 
     def amend_last(self, operation: int, num_chunks: int, *more: int) -> None:
-        """Let the last step do more, with further arguments; what it writes besides must not be
-        memory that it had already."""
+        """Replace the last step's operation by one that does more, with further arguments. The
+        memory that it writes in addition must not be among its earlier arguments."""
         args = self.last_args
         del self._steps[-STEP_FIELDS:]
         self.add(operation, num_chunks, *args, *more)
@@ -111,14 +112,14 @@ class Program:
         self._held += things
 
     def tap(self, rows: Rows) -> None:
-        """Hand out a copy of `rows` with the result; nothing may be written to them after this."""
+        """Return a copy of `rows` with the result; no later step may write to them."""
         self._tapped.append(rows)
 
     def need_scratch(self, num_bytes: int) -> None:
         self._scratch_bytes = max(self._scratch_bytes, num_bytes)
 
     def take(self, num_rows: int, width: int, num_parts: int) -> Buffer:
-        """Of at least `num_rows` rows: a power of two, as records of digits need them."""
+        """Return a buffer of `num_rows` rows or more: a power of two, as records of digits need."""
         size = (power_of_two(num_rows), width, num_parts)
         given_up = self._given_up.get(size)
         buffer = given_up.pop() if given_up else self._buffers.take(size)
@@ -132,18 +133,19 @@ class Program:
             self._buffers.give_back(buffer)
 
     def run(self) -> None:
-        """Run what has been recorded since the last run."""
+        """Run the steps recorded since the last run."""
         if self._steps:
             self._workers.run(self._taken(), self._scratch_bytes)
             self._was_run = True
         self._release()
 
     def finish(self, result: Rows, num_products: int = 0) -> F32:  # noqa: ARG002
-        """Run everything and return a copy of `result`, the last thing recorded.
+        """Run all steps and return a copy of `result`, which the last steps write.
 
-        So many products at the end write all of it, and may write it elsewhere.
+        If `num_products` is not 0, so many products at the end write all of `result`, and a replay
+        may direct them to other memory.
         """
-        tapped, self._tapped = self._tapped, []  # they lead back to this program
+        tapped, self._tapped = self._tapped, []  # no reference cycle: rows refer to this program
         self.run()
         self.taps = tuple(rows.values() for rows in tapped)
         return result.values()
@@ -161,7 +163,7 @@ class Program:
 
 
 class Tapped(NamedTuple):
-    """Rows of floats in memory."""
+    """Where rows of floats are in memory."""
 
     address: int
     stride: int  # bytes
@@ -170,26 +172,26 @@ class Tapped(NamedTuple):
 
 @dataclass(frozen=True)
 class Recording:
-    """A whole pass, to be run again and again.
+    """A whole pass that can be run again and again.
 
-    Recordings share their buffers, the one of the result too: it is copied before the next runs,
-    or the products that it comes from write to other memory in the first place.
+    Recordings share their buffers, that of the result too. So a result is copied before the next
+    recording runs, or the products at its end write to new memory in the first place.
     """
 
     steps: npt.NDArray[np.int64]  # [num_steps, STEP_FIELDS]
     result: F32  # a view
-    address: int  # where that lies
+    address: int  # of the result
     taps: tuple[F32, ...]  # views
-    held: tuple[Any, ...]  # what the steps need alive
-    num_products: int = 0  # at the end, which write the whole result
-    drawn: DrawnRows | None = None  # from a result that is not copied
+    held: tuple[Any, ...]  # objects that the steps need alive
+    num_products: int = 0  # products at the end that write the whole result
+    drawn: DrawnRows | None = None  # if set, tokens are drawn and the result is not copied
 
     def run(self, workers: Workers, scratch_bytes: int) -> tuple[F32, tuple[F32, ...]]:
-        """The result, and what is handed out besides; where tokens are drawn, a view."""
+        """Run it and return the result and the taps: copies, but a view if tokens are drawn."""
         return self._values(workers, scratch_bytes), self._tap_copies()
 
     def brought(self) -> tuple[F32, tuple[F32, ...]]:
-        """What `run` returns, once it has run, where tokens are drawn."""
+        """Return what `run` would, for a pass that draws tokens and was run by `Workers.finish`."""
         return self.result, self._tap_copies()
 
     def _tap_copies(self) -> tuple[F32, ...]:
@@ -197,7 +199,7 @@ class Recording:
 
     @cached_property
     def tapped(self) -> list[Tapped]:
-        """Where the taps lie."""
+        """The addresses of the taps."""
         assert all(tap.shape[1] == 1 for tap in self.taps)
         return [Tapped(tap.ctypes.data, tap.strides[0], tap.shape[2]) for tap in self.taps]
 
@@ -218,18 +220,18 @@ class Recording:
         return values
 
     def _direct(self, address: int) -> None:
-        """Let the last products write to `address`: a part of each row, side by side."""
+        """Let the last products write to rows at `address`, each to its own columns."""
         for step in range(-self.num_products, 0):
             self.steps[step, _OUTPUT] = address
             address += F32_BYTES * int(self.steps[step, _NUM_OUTPUTS])
 
     def without(self, thing: Any) -> Recording:
-        """Not holding `thing`, which outlives it."""
+        """Return a copy that does not hold `thing`, which must outlive it."""
         return replace(self, held=tuple(held for held in self.held if held is not thing))
 
 
 class KeptProgram(Program):
-    """A program that leaves a recording, unless it was run in pieces."""
+    """A program that keeps a recording of itself, unless it was run in pieces."""
 
     _recording: Recording | None = None
 
@@ -248,15 +250,15 @@ class KeptProgram(Program):
         return values
 
     def take_recording(self) -> Recording | None:
-        """It is the caller's now: what it holds leads back to this program."""
+        """Hand over the recording; keeping it here, too, would be a reference cycle."""
         recording, self._recording = self._recording, None
         return recording
 
 
 class Rows:
-    """Activations [num_rows, width] that a program will have computed once it has run.
+    """Activations [num_rows, width], valid once their program has run.
 
-    A row is `num_parts` equal parts (heads), each padded to a multiple of 16 floats.
+    A row consists of `num_parts` equal parts (heads), each padded to a multiple of 16 floats.
     """
 
     __slots__ = (
@@ -280,32 +282,32 @@ class Rows:
         self.address = self._buffer.address
         self.stride = self._buffer.stride
         self.place = (self.address, self.stride)
-        self.digits: Digits | None = None  # once they are recorded
+        self.digits: Digits | None = None  # once a step that writes them is recorded
 
     def __del__(self) -> None:
-        if hasattr(self, "_buffer"):  # or there was no memory for one
+        if hasattr(self, "_buffer"):  # not set if allocating it failed
             self.program.give_back(self._buffer)
 
     def fill(self, values: F32) -> None:
         self._buffer.data[: self.num_rows, : self.width] = values
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """A copy of the numbers, after running what they need."""
+        """Run the program's recorded steps, then copy the values."""
         self.program.run()
         return self.values().astype(dtype or np.float32)
 
     def values(self) -> F32:
-        """A copy of the numbers as they are now."""
+        """Copy the present values, without running anything."""
         return _flat_copy(self.view())
 
     def view(self) -> F32:
-        """The numbers where they are: [num_rows, num_parts, width / num_parts]"""
+        """Return a view of the values: [num_rows, num_parts, width / num_parts]"""
         rows = self._buffer.data[: self.num_rows]
         parts = rows.reshape(self.num_rows, self.num_parts, rows.shape[1] // self.num_parts)
         return parts[:, :, : self.width // self.num_parts]
 
 
-# Records of rows; from one to that of the next block, of the next group of rows, of the next row.
+# Records of digits, and the bytes from one to the next block's, next group's and next row's.
 Digits = tuple[Rows, tuple[int, int, int]]
 
 
@@ -316,6 +318,6 @@ def _flat_copy(view: F32) -> F32:
 
 @cache
 def float_bits(value: float) -> int:
-    """As a field of a step has them."""
+    """Return a float32's bits as a field of a step stores them."""
     (bits,) = struct.unpack("<i", struct.pack("<f", value))
     return int(bits)

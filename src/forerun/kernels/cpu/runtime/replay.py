@@ -1,4 +1,4 @@
-"""Passes kept for the next batch of the same size: recording is paid once."""
+"""Recorded passes, replayed for later batches of the same size, so that recording is paid once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from forerun.kernels.cpu.runtime.program import KeptProgram, Recording
 from forerun.kernels.cpu.runtime.workers import Workers
 from forerun.kernels.scores import Scores
 
-MAX_TOKENS: Final = 32  # a longer pass takes so long that recording does not show
+MAX_TOKENS: Final = 32  # longer passes take so long that recording them again does not matter
 _MAX_KEPT: Final = 96
 
 Key = tuple[Body, int, int, bool, Result]
@@ -27,12 +27,12 @@ Kept = OrderedDict[Key, tuple[Recording, CpuBatch]]
 
 
 class Begun(NamedTuple):
-    """A pass that was begun before it was asked for."""
+    """A pass that was begun before the engine asked for it."""
 
-    passes: Kept  # of its store
+    passes: Kept  # its store's recordings
     key: Key
     following: Following
-    at: float  # by the clock
+    at: float  # when it was begun, by `perf_counter`
 
     def is_for(self, passes: Kept, key: Key, batch: CpuBatch) -> bool:
         is_same = self.passes is passes and self.key == key
@@ -42,14 +42,16 @@ class Begun(NamedTuple):
 
 
 class Replays:
-    """The passes over a store used most recently, each with the batch whose addresses it has.
+    """Records passes and replays them.
 
-    The store keeps them, so they must not hold it.
+    A store keeps its most recently used recordings, each with the batch whose addresses the steps
+    have. So recordings must not refer to the store.
     """
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
-        self._lock = Lock()  # recordings share buffers: one at a time, until its result is copied
+        # Recordings share buffers: one runs at a time, until its result is copied.
+        self._lock = Lock()
         self._begun: Begun | None = None
         self.head_start = 0.0  # see `Kernels.head_start`
 
@@ -65,7 +67,8 @@ class Replays:
             return result
 
     def draw(self, body: Body, batch: CpuBatch, store: KVStore) -> Scores:
-        """What `batch` draws; the logits go with the next pass. Where that is known it is begun."""
+        """Run a pass and return the tokens that `batch` draws. The next pass overwrites the logits.
+        If all of the next pass but its tokens is known, begin it."""
         with self._lock:
             kept, key = store.passes, batch.key(body)
             self.head_start = 0.0
@@ -87,7 +90,7 @@ class Replays:
             return self._end(key, batch, store)
 
     def _end(self, key: Key, batch: CpuBatch, store: KVStore) -> Scores:
-        """Of a pass that is under way: this thread sees to the next one before it joins it."""
+        """End a pass that is under way; before this thread joins it, prepare the next one."""
         kept: Kept = store.passes
         (recording, first_batch), begun, self._begun = kept[key], self._begun, None
         drawn = recording.drawn
@@ -96,7 +99,7 @@ class Replays:
         address, needed = (following.address, following.scratch_bytes) if following else (0, 0)
         if begun is not None:
             self.head_start = self._workers.share_of_others * (perf_counter() - begun.at)
-        while not self._workers.finish(address, needed):  # another pass came between
+        while not self._workers.finish(address, needed):  # it was dropped meanwhile: begin again
             self.head_start = 0.0
             self._workers.begin(recording.steps, batch.scratch_bytes, (*kept[key], *store.rows))
         if following is None or not following.is_begun:
@@ -107,12 +110,12 @@ class Replays:
         return Scores([None] * len(following.tokens), following.tokens)
 
     def _give_up(self) -> None:
-        """What was begun, if it was: nobody reads the integers of a batch any more."""
+        """Drop the pass that was begun, if any, so that no thread reads a batch's integers."""
         self._workers.drop()
         self._begun = None
 
     def kept(self, store: KVStore, num_tokens: int) -> tuple[Recording, int]:
-        """The pass over so many tokens of `store` that ran last, and the scratch it needs."""
+        """Return the last pass over `num_tokens` tokens of `store`, and the scratch it needs."""
         found = [one for key, one in store.passes.items() if key[1] == num_tokens]
         recording, batch = found[-1]
         return recording, batch.scratch_bytes

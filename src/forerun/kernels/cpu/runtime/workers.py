@@ -1,7 +1,7 @@
-"""Threads that join a pass.
+"""The worker threads that join a pass.
 
-They are plain Python threads: the pass itself runs outside Python's lock, and since a pass does
-not wait for threads that have not come, waking them costs it nothing.
+They are plain Python threads: the pass runs without Python's lock, and since it never waits for a
+thread that has not joined, waking the threads does not delay it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from forerun.kernels.cpu.runtime.interpreter import (
     STEPS,
 )
 
-Calls = SimpleQueue[bool]  # False: no more will come
+Calls = SimpleQueue[bool]  # True: join a pass; False: end the thread
 
 
 class _Counters:
-    """Those of so many steps, and where they lie; zero between passes."""
+    """The counters of `num_steps` steps, which are zero between passes, and their address."""
 
     def __init__(self, num_steps: int) -> None:
         self._memory = np.zeros(num_steps * COUNTER_BYTES // 8, np.int64)
@@ -43,19 +43,19 @@ class _Counters:
 
 
 class _Scratch:
-    """Memory of each thread's own, and where it lies."""
+    """Scratch memory for each thread, and its addresses."""
 
     def __init__(self, num_threads: int, num_bytes: int) -> None:
         self._memory = np.empty((num_threads, num_bytes), np.uint8)
-        self.num_bytes = num_bytes  # for each
+        self.num_bytes = num_bytes  # per thread
         self.addresses: list[int] = [row.ctypes.data for row in self._memory]
 
 
 class Workers:
-    """The threads of one kernel set. One pass at a time; callers are queued.
+    """The threads of one kernel set. They run one pass at a time; further callers wait.
 
-    A pass that is begun and not finished gives way to any other. What it works on is held until
-    then, by the threads, too: nothing that is raised elsewhere takes memory away from them.
+    A pass that has begun but is not finished is dropped when another is run. Until then the objects
+    it works on are held, by the threads, too: no exception elsewhere can free their memory.
     """
 
     def __init__(self, entry: Callable[[str], Compiled], num_threads: int) -> None:
@@ -63,18 +63,19 @@ class Workers:
         names = ("run_pass", "open_pass", "end_pass", "drop_pass")
         self._run, self._open, self._end, self._drop = (entry(name).call for name in names)
         self._is_begun = False
-        self._held: list[Any] = []  # what is begun works on these
-        self._prepared: npt.NDArray[np.int64] | None = None  # the steps of the control block
+        self._held: list[Any] = []  # the objects that a begun pass works on
+        self._prepared: npt.NDArray[np.int64] | None = None  # the steps in the control block
         self._control = np.zeros(SCRATCHES + num_threads, np.int64)
         self._control[CLOSED] = 1
-        # Steps, their number, counters and threads, nothing else, then each thread's scratch.
+        # STEPS, NUM_STEPS, COUNTERS and NUM_THREADS; zeros up to SCRATCHES; each thread's scratch.
         fields = struct.Struct(f"4q{8 * (SCRATCHES - STEPS - 4)}x{num_threads}q")
         self._write = partial(fields.pack_into, self._control.data, 8 * STEPS)
         self._fields = self._control.data
         self._address: int = self._control.ctypes.data
         self._counters = _Counters(0)
         self._scratch = _Scratch(num_threads, 0)
-        self._lock = threading.RLock()  # garbage may be collected in here, and drop a pass
+        # Reentrant: garbage collection while it is held may drop a pass (a store's finalizer).
+        self._lock = threading.RLock()
         self._calls: list[Calls] = [SimpleQueue() for _ in range(1, num_threads)]
         for idx, calls in enumerate(self._calls, start=1):
             args = (entry("join_pass"), self._control, idx, calls, self._held)
@@ -84,7 +85,7 @@ class Workers:
 
     @property
     def share_of_others(self) -> float:
-        """Of the work, while the owner of a pass is away."""
+        """The share of the work that is done while the owner of a pass has not joined it."""
         return 1 - 1 / self.num_threads
 
     def run(self, steps: npt.NDArray[np.int64], scratch_bytes: int) -> None:
@@ -94,18 +95,18 @@ class Workers:
             self._run(self._address, 0)
 
     def begin(self, steps: npt.NDArray[np.int64], scratch_bytes: int, held: Sequence[Any]) -> None:
-        """Let all other threads run them, while this one sees to other things; they work on what is
-        `held`."""
+        """Let the other threads begin the steps, while this thread does other work. `held` are the
+        objects that the steps work on."""
         with self._lock:
             self._call(steps, scratch_bytes)
             self._held[:] = (steps, self._counters, self._scratch, *held)
             self._is_begun = True
             self._open(self._address, 0)
-            self._is_begun = True  # also if garbage was collected meanwhile
+            self._is_begun = True  # garbage collection may have reset it before the pass was opened
 
     def finish(self, following: int, scratch_bytes: int) -> bool:
-        """Run what was begun to its end, and begin what lies at `following` (`Following`), if there
-        is scratch for it. False: it was dropped meanwhile."""
+        """Run the begun pass to its end, then begin the one described at `following` (`Following`)
+        if the scratch suffices. Return False if the pass was dropped meanwhile."""
         with self._lock:
             if not self._is_begun:
                 return False
@@ -113,7 +114,7 @@ class Workers:
             self._fields[FOLLOWING] = following if has_scratch else 0
             self._end(self._address, 0)
             is_whole = self._fields[IS_WHOLE] != 0
-            self._is_begun = self._fields[FOLLOWING] != 0  # unless that was dropped already
+            self._is_begun = self._fields[FOLLOWING] != 0  # 0 also if it was dropped already
             if self._is_begun:
                 self._wake()
             else:
@@ -121,7 +122,7 @@ class Workers:
             return is_whole
 
     def drop(self) -> None:
-        """Have what was begun given up, if it still is."""
+        """Drop the begun pass, if there is one."""
         with self._lock:
             if self._is_begun:
                 self._prepared = None
@@ -139,7 +140,7 @@ class Workers:
 
     def _wake(self) -> None:
         for calls in self._calls:
-            if calls.empty():  # else its thread joined the last pass without being called
+            if calls.empty():  # else the thread joined the last pass before it took its call
                 calls.put(True)
 
     def _prepare(self, steps: npt.NDArray[np.int64], scratch_bytes: int) -> None:
@@ -150,7 +151,7 @@ class Workers:
             self._counters = _Counters(num_steps)
         if self._scratch.num_bytes < scratch_bytes:
             self._scratch = _Scratch(self.num_threads, 2 * scratch_bytes)
-        # All addresses: after an exception in here, old ones may be of freed memory.
+        # Write all addresses: after an exception in here, old ones may point to freed memory.
         fields = (address_of(steps), num_steps, self._counters.address, self.num_threads)
         self._write(*fields, *self._scratch.addresses)
         self._prepared = steps
@@ -164,7 +165,7 @@ def _drop_all() -> None:
         workers.drop()
 
 
-if hasattr(os, "register_at_fork"):  # a process that is forked off has none of the threads
+if hasattr(os, "register_at_fork"):  # a forked process has none of the threads
     os.register_at_fork(before=_drop_all)
 
 

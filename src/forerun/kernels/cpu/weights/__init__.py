@@ -1,1 +1,1 @@
-"""Matrices and vectors as the file has them, or packed anew."""
+"""Weights: matrices and vectors in the file's own format, or repacked."""

@@ -1,14 +1,14 @@
-"""Packed weights in tiles: the same place of several outputs side by side.
+"""Packed weights interleaved in tiles: the same part of several outputs side by side.
 
     file    output 0: block 0, block 1 …    output 1: block 0, block 1 …
     tile    block 0 of all outputs, block 1 of all outputs …
 
 A block is cut into float16 scales and words of four bytes. In a tile the n outputs' scales, or
-words, of one place lie in a row: what is at byte `at` of a block begins at byte n·at of the tile's.
-So a vector over the outputs is one load, and a pass reads its weights from front to back. A last
-tile that would have too few outputs has some of the one before it again. Where the processor
-multiplies unsigned bytes, those of Q8_0 are stored with 128 added; where it multiplies signed ones,
-weights of Q6_K are bytes.
+words, of one place are contiguous: byte `at` of a block becomes byte n·at of the tile's block. So
+a vector over the outputs is one load, and a pass reads weights from front to back. If the last tile
+would have too few outputs, it repeats some of the tile before it. If the processor multiplies
+unsigned bytes, weights of Q8_0 are stored with 128 added; if it multiplies signed ones, weights of
+Q6_K are stored as bytes.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from forerun.kernels.cpu.products.formats import PACKED, SIGNED_TILES
 Bytes = npt.NDArray[np.uint8]
 
 _PIECE_BYTES: Final = 32 << 20
-_SLICE_BYTES: Final = 4 << 20  # of a file that are in memory twice
+_SLICE_BYTES: Final = 4 << 20  # of the file, interleaved at a time: so much is in memory twice
 _LINE: Final = 64
 
 
 class Tiles:
-    """Of as many outputs as a vector has, in large pieces of memory, for which there may be large
-    pages."""
+    """Makes tiles of as many outputs as a vector has, in pieces of memory so large that the system
+    may use large pages."""
 
     def __init__(self, instructions: InstructionSet) -> None:
         self.num_outputs: Final = instructions.num_outputs
@@ -42,7 +42,7 @@ class Tiles:
         self._lock = Lock()
 
     def interleaved(self, data: Bytes, weight_format: str) -> Bytes:
-        """[num_out, row_bytes] as [tiles, blocks, bytes of a block of all outputs]."""
+        """Return [num_out, row_bytes] as [tiles, blocks, bytes of a block of all outputs]."""
         count = self.num_outputs
         whole = len(data) // count * count
         num_blocks = data.shape[1] // PACKED[weight_format].block_bytes
@@ -83,7 +83,7 @@ class Tiles:
 
 
 def _as_bytes(data: Bytes) -> Bytes:
-    """Rows of Q6_K: 256 weights as bytes, then what there is besides."""
+    """Unpack rows of Q6_K: in every block 256 weights as bytes, then the scales."""
     blocks = data.reshape(-1, PACKED["Q6_K"].block_bytes)
     lows, highs = blocks[:, :128].reshape(-1, 2, 2, 32), blocks[:, 128:192].reshape(-1, 2, 32)
     found = np.empty((len(blocks), SIGNED_TILES["Q6_K"].block_bytes), np.uint8)
@@ -98,7 +98,8 @@ def _as_bytes(data: Bytes) -> Bytes:
 def _move(
     data: Bytes, at: int, count: int, kind: np.dtype[np.generic], size: int, tiles: Bytes
 ) -> npt.NDArray[Any]:
-    """`count` numbers from byte `at` on of every block; returns them where they are now."""
+    """Copy `count` numbers, from byte `at` of every block on, to the tiles; return a view of them
+    there."""
     num_tiles, num_blocks, tile_bytes = tiles.shape
     num_outputs, row_bytes, each = tile_bytes // size, data.shape[1], kind.itemsize
     source = np.ndarray(
@@ -120,7 +121,7 @@ def _move(
 
 
 def _forget(data: Bytes) -> None:
-    """Give back the memory of weights that were read from a mapped file; it can be read again."""
+    """Give back the memory of weights that were read from a mapped file; it may be read again."""
     owner: object = data
     while isinstance(owner, np.ndarray):
         owner = owner.base

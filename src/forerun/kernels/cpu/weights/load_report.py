@@ -1,4 +1,4 @@
-"""What is said while a model is loaded, and what is said of it in the end."""
+"""The report of loading a model: progress meanwhile, a warning at the end."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-Progress = Callable[[str, int, int], None]  # what, how many of how many; 0 of 0: nobody knows
+Progress = Callable[[str, int, int], None]  # (what, num_done, num_all); 0 and 0 if unknown
 
 
 class LoadReport:
-    """Counts tensors; those that had to be repacked for want of a kernel get one warning."""
+    """Counts tensors, and warns once of those repacked because their format has no kernel."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress
         self._num_done = self._num_all = 0
         self._stand_ins: Counter[str] = Counter()
-        self.num_quantized = 0  # matrices, of all models
+        self.num_quantized = 0  # matrices packed by `quantization`, of all models
 
     @contextmanager
     def of(self, num_tensors: int) -> Iterator[None]:
@@ -37,7 +37,7 @@ class LoadReport:
             )
 
     def begin(self, what: str) -> None:
-        """`what` is done to the next tensor."""
+        """Report that `what` begins for the next tensor."""
         if self._progress is not None and self._num_all:
             self._progress(what, self._num_done, self._num_all)
         self._num_done += 1

@@ -1,4 +1,4 @@
-"""Matrices as the file has them, ready for products."""
+"""Loads matrices and vectors: in the file's own format if there is a kernel for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ F32 = npt.NDArray[np.float32]
 
 QUANTIZATIONS: Final = {"int8": "Q8_0", "int4": "Q4_0"}
 _FALLBACK: Final = "Q8_0"
-_MIN_OUTPUTS: Final = 16  # the largest tile's
+_MIN_OUTPUTS: Final = 16  # the outputs of the largest tile
 _CHUNK_BYTES: Final = 1 << 14
 
 
@@ -32,18 +32,18 @@ class Part:
     """One stored matrix [num_out, in] in one format."""
 
     weight_format: str
-    data: Bytes  # [num_out, row_bytes]; a tiny matrix has more rows than outputs
+    data: Bytes  # [num_out, row_bytes]; a tiny matrix is padded to more rows than outputs
     num_out: int
-    tiling: Tiles | None = None  # where products take tiles
+    tiling: Tiles | None = None  # if products read tiles
 
     @cached_property
     def address(self) -> int:
-        """Of the rows as they are."""
+        """The address of the rows, not interleaved."""
         return int(self.data.ctypes.data)
 
     @cached_property
     def tiles(self) -> Bytes:
-        """What products read; interleaved when the first of them is recorded."""
+        """The weights as products read them; interleaved when the first product is recorded."""
         if self.tiling is None:
             return self.data
         return self.tiling.interleaved(self.data, self.weight_format)
@@ -54,7 +54,7 @@ class Part:
 
     @cached_property
     def product_row_bytes(self) -> int:
-        """Of an output in what products read."""
+        """The bytes of one output in `tiles`."""
         if self.tiling is None:
             return self.row_bytes
         return int(self.tiles[0].nbytes) // self.tiling.num_outputs
@@ -69,17 +69,17 @@ class Part:
 
     @cached_property
     def chunk_len(self) -> int:
-        """Outputs that a thread takes at once: few enough to share work, a multiple of tiles."""
+        """The outputs of a chunk: a multiple of tiles, few enough that threads can share work."""
         return max(_MIN_OUTPUTS, _CHUNK_BYTES // self.row_bytes // _MIN_OUTPUTS * _MIN_OUTPUTS)
 
     @cached_property
     def sizes(self) -> tuple[int, int]:
-        """Rows in all, and of a chunk."""
+        """The number of rows, and that of a chunk."""
         return len(self.data), self.chunk_len
 
     @cached_property
     def num_chunks(self) -> int:
-        """The last chunk is the longest: it takes what is left over."""
+        """The number of chunks; the last one is the longest, as it takes the remainder."""
         return max(1, len(self.data) // self.chunk_len)
 
 
@@ -106,13 +106,13 @@ class Matrix:
 
     @cached_property
     def num_written(self) -> int:
-        """Outputs that a product writes: of a tiny matrix, as many as a tile has."""
+        """The outputs that a product writes: for a tiny matrix, as many as a tile has."""
         return max(self.num_out, _MIN_OUTPUTS)
 
 
 @dataclass(frozen=True)
 class Loader:
-    """From tensors of a file to parts; `quantization` asks to pack float matrices."""
+    """Turns tensors of a file into matrices; with `quantization`, float matrices are packed."""
 
     quantization: str | None
     report: LoadReport
@@ -150,7 +150,8 @@ class Loader:
         return Part(tensor.format, _plain(tensor.data), num_out)
 
     def _format_for(self, tensor: StoredTensor) -> str:
-        """The file's own, if there is a kernel for it and nobody asked for another."""
+        """Return the format to use: the file's own, unless it is packed as `quantization` says or
+        has no kernel."""
         if tensor.format in FLOATS:
             if self.quantization is None or tensor.shape[1] % 32:
                 return tensor.format
@@ -173,8 +174,8 @@ def _plain(data: Bytes) -> Bytes:
 
 
 def _wide(tensor: StoredTensor) -> Bytes:
-    """The rows of a float tensor, copied only where they must be padded."""
-    size = FLOATS[tensor.format].block_bytes // 16  # of a weight
+    """Return the rows of a float tensor, copied only if they must be padded."""
+    size = FLOATS[tensor.format].block_bytes // 16  # bytes of a weight
     num_out, num_in = tensor.shape
     if num_in % 16 == 0:
         return _plain(tensor.data)
@@ -184,7 +185,7 @@ def _wide(tensor: StoredTensor) -> Bytes:
 
 
 def _float_part(weight: F32) -> Part:
-    """Floats, with rows padded and at least as many rows as a tile has."""
+    """Return a part in float32, with padded rows, and at least as many rows as a tile has."""
     num_out, num_in = weight.shape
     rows = np.zeros((max(num_out, _MIN_OUTPUTS), padded(num_in)), np.float32)
     rows[:num_out, :num_in] = weight

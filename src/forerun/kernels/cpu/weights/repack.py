@@ -1,4 +1,4 @@
-"""Weights in another format than the file's."""
+"""Repacking: weights in another format than the file's."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from forerun.kernels.cpu.weights.quantize import quantize_rows
 Bytes = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
 
-_SLICE_LEN: Final = 1 << 18  # weights that are floats at the same time
-# The largest weights whose block has a finite scale, a float16.
+_SLICE_LEN: Final = 1 << 18  # weights that are expanded at a time
+# The largest weights for which the scale of a block, a float16, is finite.
 _LARGEST: Final = {"Q8_0": 127 * 65504.0, "Q4_0": 8 * 65504.0}
 
 
 def repacked(tensor: StoredTensor, target: str) -> Bytes:
-    """The rows in the format `target`, made a few at a time: the whole is never floats."""
+    """Return the rows in the format `target`, made a few at a time: the tensor is never expanded
+    as a whole."""
     num_out, num_in = tensor.shape
     layout = PACKED[target]
     out = np.empty((num_out, num_in // layout.block_len * layout.block_bytes), np.uint8)
@@ -33,9 +34,9 @@ def repacked(tensor: StoredTensor, target: str) -> Bytes:
 
 
 def _floats(tensor: StoredTensor, first: int, last: int, target: str) -> F32:
-    with np.errstate(invalid="ignore", over="ignore"):  # looked for below
+    with np.errstate(invalid="ignore", over="ignore"):  # checked below
         rows = tensor.floats(first, last)
-        is_sound = np.abs(rows).max(axis=1) <= _LARGEST[target]  # no NaN is
+        is_sound = np.abs(rows).max(axis=1) <= _LARGEST[target]  # False for NaN
     if not is_sound.all():
         where = first + int(np.argmin(is_sound))
         raise InvalidWeights(

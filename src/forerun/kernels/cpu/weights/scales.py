@@ -1,4 +1,4 @@
-"""A block whose scale is no number spoils every answer: better said when the file is opened."""
+"""A check of packed weights' scales: one that is not finite would spoil every answer."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What trained heads need of the CUDA kernels besides what a model does."""
+"""What trained heads need of the CUDA kernels beyond what a model needs."""

@@ -1,4 +1,4 @@
-"""What a pass over hidden states is given, takes apart and hands out."""
+"""What a pass over hidden states is given, and what a pass hands out."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _NOISE_WORDS: Final = (
 
 @dataclass(frozen=True)
 class Given:
-    """On the host: activations [n, width] each, and how the pass is to guess."""
+    """What the host gives a pass: activations [n, width] each, and how the pass guesses."""
 
-    make: Callable[[], Sequence[F32]]  # asked for where it is sent: not if it was begun early
+    make: Callable[[], Sequence[F32]]  # called when they are sent: not for a pass begun early
     noise: ChainNoise
     is_chain: bool = False
-    fill: tuple[int, int] = (0, 0)  # behind so many rows, so many for nobody
+    fill: tuple[int, int] = (0, 0)  # after how many rows padding goes, and how many rows of it
 
     @cached_property
     def arrays(self) -> Sequence[F32]:
@@ -37,13 +37,13 @@ class Given:
 
 
 def noise_words(noise: ChainNoise) -> tuple[int, int, int]:
-    """Of 64 bits, signed."""
+    """Return temperature, key and position as signed 64-bit words."""
     temperature = int(np.float64(noise.temperature).view(np.int64))
     return temperature, noise.key - (noise.key >> 63 << 64), noise.position
 
 
 class GivenInputs:
-    """The device's side, with room for `num_rows` rows of each; its addresses stay."""
+    """What a pass is given, on the device: room for `num_rows` rows of each, at fixed addresses."""
 
     def __init__(self, given: Given, num_rows: int, device: torch.device) -> None:
         widths = [array.shape[1] for array in given.arrays]
@@ -56,7 +56,7 @@ class GivenInputs:
         self.noise = self._device[:_NOISE_WORDS].view(torch.int64)
 
     def send(self, given: Given) -> None:
-        """Rows that it does not fill stay as they were, and nobody asks."""
+        """Send `given`; rows that it does not fill are padding and keep their old values."""
         for rows, array in zip(self._rows, given.arrays, strict=True):
             at, num = given.fill
             rows[:at] = array[:at]
@@ -72,25 +72,25 @@ def _views(words: Tensor, widths: Sequence[int], num_rows: int) -> list[Tensor]:
 
 
 class HiddenStates(Protocol):
-    """What a pass handed out; the host reads it late or never."""
+    """Hidden states that a pass handed out; the host reads them late or never."""
 
     @property
     def num_layers(self) -> int: ...
 
     def views(self) -> Sequence[F32]:
-        """[n, width] each, until another pass needs the room."""
+        """Return [n, width] each, valid until another pass needs the memory."""
 
     def to_host(self) -> Sequence[F32]:
-        """Copies."""
+        """Return copies."""
 
 
 @dataclass(frozen=True)
 class SentOut:
-    """On its way to the host."""
+    """Hidden states on their way to the host."""
 
     copy: HostCopy
     shapes: tuple[tuple[int, ...], ...]
-    chosen: tuple[int, ...] | None = None  # rows that are meant
+    chosen: tuple[int, ...] | None = None  # rows that `to_host` returns; None: all
 
     @property
     def num_layers(self) -> int:
@@ -103,7 +103,7 @@ class SentOut:
         return self._parts(self.copy.wait())
 
     def to_host(self) -> tuple[F32, ...]:
-        """Copies."""
+        """Return copies of the chosen rows."""
         if self.chosen is not None:
             return tuple(each[list(self.chosen)] for each in self.views())
         return tuple(self._parts(self.copy.wait().copy()))
@@ -117,7 +117,7 @@ class SentOut:
 
 
 class LateRows(Sequence[F32]):
-    """Read when the first of them is asked for."""
+    """Hidden states that are read from the device when the first of them is asked for."""
 
     def __init__(self, states: HiddenStates) -> None:
         self._states = states
@@ -139,7 +139,7 @@ class LateRows(Sequence[F32]):
 
 @dataclass(frozen=True)
 class HandedOut:
-    """What a pass tapped, one behind the other, so that it travels at once."""
+    """What a pass tapped, in one tensor, so that one copy brings it to the host."""
 
     data: Tensor
     shapes: tuple[tuple[int, ...], ...]
@@ -152,12 +152,14 @@ class HandedOut:
         )
 
     def rows(self, num: int) -> Tensor:
-        """[taps, num, width]: the first rows of each, all of one shape."""
+        """Return the first `num` rows of each tap [taps, num, width]; all must have one shape."""
         return self.data.view(len(self.shapes), *self.shapes[0])[:, :num]
 
     def send(self) -> SentOut:
-        """Before another pass writes over it; nobody waits. To memory of its own: a head may read
-        it when any number of other passes have been."""
+        """Start a copy to the host, before another pass overwrites the data.
+
+        The copy has memory of its own: a head may read it after any number of other passes.
+        """
         copy = HostCopy(self.data)
         copy.start(self.data)
         return SentOut(copy, self.shapes)

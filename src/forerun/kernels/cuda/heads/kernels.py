@@ -1,4 +1,4 @@
-"""Kernels of trained heads: rows side by side, and a guess made where its logits are."""
+"""Kernels of trained heads: rows are concatenated, and guesses picked where their logits are."""
 
 # Triton's kernels are compiled, not called: their arguments have no Python types.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -16,7 +16,7 @@ def place_rows(
     X, SQUARES, OUT, first, out_width, eps, E: tl.constexpr, BE: tl.constexpr,
     NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
 ):  # fmt: skip
-    """Rows into some columns of others, as float32; with `SQUARES` they are normed on the way."""
+    """Copy rows into columns of wider rows, as float32; with `SQUARES` they are normed as well."""
     t, e = tl.program_id(0), tl.arange(0, BE)
     x = tl.load(X + t * E + e, mask=e < E, other=0.0).to(tl.float32)
     if NUM_SQUARES:
@@ -31,14 +31,16 @@ def pick_token(
     LOGITS, DELTA, IDS, NOISE, DOUBLES, PICKED, TOKENS, row, place, token_at,
     V: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr, HAS_DELTA: tl.constexpr,
 ):  # fmt: skip
-    """The id of the best logit of a row, under noise at a temperature above 0, its probability,
-    and where it stands among the ids. Compiled once for all places."""
+    """Pick the best logit of a row, with noise at a temperature above 0.
+
+    Stores its id, its share of softmax(logits) and its index in IDS. Compiled once for all places.
+    """
     LOGITS += row * V
     PICKED += place * 3
     top = tl.full((), float("-inf"), tl.float32)
     total = tl.full((), 0.0, tl.float32)
     chosen = tl.full((), 0, tl.int32)
-    for start in range(0, V, WIDE):  # many at once: one program waits for memory
+    for start in range(0, V, WIDE):  # wide: the only program waits for memory
         v = start + tl.arange(0, WIDE)
         x = tl.load(LOGITS + v, mask=v < V, other=float("-inf"))
         if HAS_DELTA:
@@ -77,7 +79,7 @@ def pick_token(
 
 @kernel(do_not_specialize=["row", "place"])
 def gate_row(TABLE, GATES, PICKED, OUT, row, place, E: tl.constexpr, BE: tl.constexpr):
-    """(1 + gate) · the row of a table that a guess names."""
+    """Write (1 + gates[row]) · the table's row for guess number `place`."""
     e = tl.arange(0, BE)
     guess = tl.load(PICKED + place * 3 + 2).to(tl.int64)
     x = tl.load(TABLE + guess * E + e, mask=e < E, other=0.0)

@@ -1,4 +1,4 @@
-"""The operations that trained heads need besides a model's."""
+"""The operations that trained heads need beyond a model's."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from forerun.types import FloatArray, IntArray
 
 F32 = npt.NDArray[np.float32]
 
-_WIDE: Final = 16384  # logits looked at together
-_BLOCK: Final = 2048  # the same under noise, which takes more registers
+_WIDE: Final = 16384  # logits that `pick_token` loads together
+_BLOCK: Final = 2048  # the same with noise, which takes more registers
 
 
 class HeadOperations:
-    """A part of `CudaKernels`."""
+    """The part of `CudaKernels` that runs trained heads."""
 
     device: torch.device
     _launches: Launches
@@ -39,7 +39,7 @@ class HeadOperations:
         return Rows(given.rows[idx])
 
     def concat(self, parts: Sequence[Rows | Normed | Product]) -> Rows:
-        """In float32; what was normed is so from here on."""
+        """Concatenate along columns, in float32; norms are computed on the way."""
         found = [self.computed(part) for part in parts]
         widths = [_data(part).shape[1] for part in found]
         out = torch.empty((found[0].num_rows, sum(widths)), device=self.device)
@@ -70,14 +70,17 @@ class HeadOperations:
         return batch.num_known
 
     def part(self, batch: CudaBatch, first: int, last: int) -> CudaBatch:
-        """What is wanted of the known tokens is known to the device; a guess is itself."""
+        """Return a part of a chain's batch: its known tokens, or one token that was guessed.
+
+        Which known token is wanted is read on the device; of a guess, it is the only one.
+        """
         whole, part = batch.inputs(), copy(batch)
         part.placed = whole.part(first, last, self._first if first else whole.wanted[:1])
         return part
 
     def new_picks(self, batch: CudaBatch, num: int) -> Rows:
         del batch
-        # Whoever only compiles reads what nobody wrote.
+        # Where kernels are only compiled, picks are read that no kernel has written.
         make = torch.zeros if is_compiling() else torch.empty
         return Rows(make((num, 3), device=self.device))
 
@@ -115,7 +118,7 @@ class HeadOperations:
         return Rows(step)
 
     def finish(self, x: Rows) -> Any:
-        """Rows on the device, as `logits` leaves them."""
+        """Return rows on the device, as `logits` does."""
         return x
 
     def computed(self, x: Rows | Normed | Product) -> Rows | Normed:
@@ -126,7 +129,7 @@ class HeadOperations:
 
     @cached_property
     def _first(self) -> Tensor:
-        """The only row; made before anything is recorded, when a pass is launched first."""
+        """Index of the only row; created when a pass first runs, so before any recording."""
         return torch.zeros(1, dtype=torch.int32, device=self.device)
 
 

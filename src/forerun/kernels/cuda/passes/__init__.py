@@ -1,1 +1,1 @@
-"""Passes as the device takes them: what is sent, kept, and begun early."""
+"""Passes as the device runs them: inputs, recordings, and passes that begin early."""

@@ -1,4 +1,4 @@
-"""A pass that was begun before the host knew what its tokens are."""
+"""A plain pass that was begun before the host knew its tokens (ADR 019)."""
 
 from __future__ import annotations
 
@@ -19,35 +19,37 @@ _NOBODY: Final = CoupledDraws.greedy(1)
 
 
 class Next(NamedTuple):
-    """One request's next token: what the pass under way draws for it."""
+    """One request's next token, which the pass under way draws."""
 
     row: PlanRow  # of the pass under way
     draw: CoupledDraws
-    drawn: int  # the row of that pass in which it is
-    slot: int  # where it goes
+    drawn: int  # the row of that pass that draws it
+    slot: int  # where its key and value are written
 
 
 @dataclass
 class Ahead:
-    """Where a request has ended meanwhile, its row is for nobody. Whatever else changed, the pass
-    is for nobody as a whole; the keys and values that it wrote lie where others will be put.
+    """A pass that was begun early, and whether it is the one that is asked for.
 
-    The pass needs a token, and what changes its logits is known once that is: then they are drawn
-    from when the pass is asked for, while the device works on it.
+    Rows of requests that have ended meanwhile are ignored. If anything else differs, the pass is
+    discarded; its keys and values are overwritten before they are read.
+
+    The pass needs only tokens, but masks and penalties need the text on the host. With these,
+    tokens are drawn when the pass is asked for, while the device works on it.
     """
 
     body: Body
     parts: Sequence[Next]
-    started: Started | None  # None: nothing is drawn yet
+    started: Started | None  # None: drawn when the pass is asked for
     logits: torch.Tensor
     best: Best
-    last: Started  # no other draws may have begun behind these
+    last: Started  # the pass is valid only while these are the latest draws
     sent_out: SentOut | None = None  # its hidden states
-    tokens: Sequence[int] = field(default_factory=tuple)  # which it was over, once they are known
+    tokens: Sequence[int] = field(default_factory=tuple)  # that it ran over, once they are known
 
     def rows_for(self, body: Body, plan: Plan, draws: Draws) -> list[int] | None:
-        """Which of its rows are those of `plan`; None where one of them is not there."""
-        if body != self.body or len(draws) != len(plan.rows):  # logits of rows are asked for
+        """Return where this pass has the rows of `plan`, or None if one is missing or differs."""
+        if body != self.body or len(draws) != len(plan.rows):  # without draws, logits are wanted
             return None
         places = {id(part.row.table): idx for idx, part in enumerate(self.parts)}
         rows = [places.get(id(row.table), -1) for row in plan.rows]
@@ -55,7 +57,7 @@ class Ahead:
         return rows if all(self._is_of(*one) for one in found) else None
 
     def draws_for(self, rows: Sequence[int], draws: Draws) -> list[CoupledDraws | None]:
-        """One for each of its rows, of which these are asked for."""
+        """Return a draw for each row of this pass: `draws` at `rows`, placeholders elsewhere."""
         found: list[CoupledDraws | None] = [_NOBODY] * len(self.parts)
         for row, draw in zip(rows, draws, strict=True):
             found[row] = draw
@@ -79,8 +81,10 @@ class Ahead:
 
 
 def parts_after(plan: Plan, draws: Draws, rows: Sequence[int]) -> list[Next] | None:
-    """Of those that go on; `rows`: where the pass under way has the plan's. None: the next pass is
-    not known, or needs the host."""
+    """Return the next token of each request that goes on, or None if the next pass needs the host.
+
+    `rows`: where the pass under way has the rows of `plan`.
+    """
     if plan.next_slots is None:
         return None
     parts = []

@@ -1,4 +1,4 @@
-"""A pass that is asked for."""
+"""A pass that the engine asks for."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ class Asked:
 
     @property
     def row(self) -> PlanRow | None:
-        """Of the only request."""
+        """The plan's row, if the pass is over one request."""
         rows = self.batch.plan.rows
         return rows[0] if len(rows) == 1 else None

@@ -21,8 +21,8 @@ class Columns(NamedTuple):
     per_token: I32  # [7, T], in the order of `PER_TOKEN`; `Inputs` says what they mean
     keys: IntArray  # slots of keys, in logical order, request after request
     positions: Sequence[int]  # [T]
-    wanted: Sequence[int]  # [R] whose logits are asked for
-    most_keys: int  # of a token
+    wanted: Sequence[int]  # [R] tokens whose logits are wanted
+    most_keys: int  # most keys of one token
 
     @classmethod
     def of(cls, plan: Plan) -> Columns:
@@ -40,7 +40,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def after(cls, rows: Sequence[PlanRow], drawn: Sequence[int], slots: Sequence[int]) -> Columns:
-        """One more token for each of `rows`: what the pass under way draws in its rows `drawn`."""
+        """Plan one more token for each of `rows`: the pass under way draws it in row `drawn`."""
         before = [len(row.slots) for row in rows]
         num_keys = [num + 1 for num in before]
         firsts, zeros = [0, *accumulate(num_keys[:-1])], [0] * len(rows)
@@ -54,7 +54,7 @@ class Columns(NamedTuple):
         return cls(_as_int32(per_token), keys, before, wanted, max(num_keys))
 
     def filled(self, at: int, num: int, dump_slot: int) -> Columns:
-        """With `num` tokens for nobody before number `at`."""
+        """Insert `num` padding tokens before token `at`."""
         fill = np.array([[0], [dump_slot], [0], [len(self.keys)], [1], [0], [1]], np.int32)
         parts = self.per_token[:, :at], np.repeat(fill, num, axis=1), self.per_token[:, at:]
         positions = (*self.positions[:at], *[0] * num, *self.positions[at:])
@@ -72,7 +72,7 @@ class Columns(NamedTuple):
 
 
 class _Keys:
-    """The slots of keys, a request at a time, and which of them are those of each token."""
+    """Collects the slots of keys, request by request, and which of them each token has."""
 
     def __init__(self) -> None:
         self._slots: list[IntArray] = []
@@ -97,7 +97,7 @@ class _Keys:
             self._take(path)
 
     def add_chain(self, start: int, end: int, slots: IntArray) -> None:
-        """Tokens `start` … `end` - 1 of a request: all their keys lie in a row."""
+        """Add tokens `start` … `end` - 1 of a request, whose keys are one run of slots."""
         num, num_keys = end - start, range(start + 1, end + 1)
         self._starts += [start] * num
         self._firsts += [self._num_slots] * num

@@ -1,4 +1,4 @@
-"""What a pass reads: integers and rotations in one buffer, which travels at once."""
+"""What a pass reads: integers and rotations in one buffer, sent in one copy."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from forerun.kernels.cuda.passes.columns import I32, PER_TOKEN, Columns
 
 F32 = npt.NDArray[np.float32]
 
-_SENT: Final = 512  # words; a multiple of it is sent
+_SENT: Final = 512  # words; multiples of this are sent
 
 
 class Inputs:
-    """The device's side: room for `num_tokens` tokens, `num_wanted` of them asked for.
+    """A pass's inputs on the device: room for `num_tokens` tokens, `num_wanted` of them wanted.
 
-    Its addresses stay, so a recorded pass reads whatever batch was sent last. The host's side is
-    there `NUM_TURNS` times: while a pass is under way, and one that was begun ahead of its turn and
-    is not wanted any more, a third one can be written down.
+    Their addresses never change, so a recorded pass reads the batch that was sent last. The host
+    has `NUM_TURNS` buffers to send from: while one pass runs, and another that was begun early is
+    to be discarded, the inputs of a third can be written.
     """
 
     def __init__(
@@ -48,17 +48,17 @@ class Inputs:
         self.rotations = rotations.view(torch.float32).view(num_tokens, head_dim)
         self.key_slots = self._device[self._keys_at :]
         self._head_dim = head_dim
-        self._sides: list[_HostSide] = []  # made when their turn comes first
+        self._sides: list[_HostSide] = []  # created on first use
         self._turn = -1
         self.given: GivenInputs | None = None
 
-    tokens: torch.Tensor  # [T]; -1 - r: the one that was drawn last for row r
-    slots: torch.Tensor  # [T] where its key and value go
+    tokens: torch.Tensor  # [T]; -1 - r: the token that was drawn last for row r
+    slots: torch.Tensor  # [T] where its key and value are written
     starts: torch.Tensor  # [T] how many of its keys are from earlier passes, at least
-    firsts: torch.Tensor  # [T] where, among the key slots, those of its committed keys begin
-    lengths: torch.Tensor  # [T] how many they are
-    own_firsts: torch.Tensor  # [T] where those of its own branch begin
-    num_keys: torch.Tensor  # [T]
+    firsts: torch.Tensor  # [T] where, among the key slots, its first keys begin
+    lengths: torch.Tensor  # [T] how many these are: all of a chain's, in a tree the committed ones
+    own_firsts: torch.Tensor  # [T] where the remaining keys begin, those of its own branch
+    num_keys: torch.Tensor  # [T] all its keys
 
     def _new_side(self) -> _HostSide:
         is_pinned = self._device.device.type == "cuda"
@@ -75,7 +75,7 @@ class Inputs:
         )
 
     def send(self, columns: Columns, rotations: F32, dump_slot: int) -> None:
-        """`rotations` [T, head_dim]. What is not filled works on the dump slot, for nobody."""
+        """Send a batch; `rotations` are [T, head_dim]. Padding rows work on the dump slot."""
         self._turn = (self._turn + 1) % NUM_TURNS
         if self._turn == len(self._sides):
             self._sides.append(self._new_side())
@@ -98,13 +98,13 @@ class Inputs:
         device.copy_(host, non_blocking=True)
 
     def give(self, given: Given) -> None:
-        """What comes besides, to a place of its own that stays, too."""
+        """Send hidden states and noise, to memory whose addresses never change either."""
         if self.given is None:
             self.given = GivenInputs(given, self.num_tokens, self._device.device)
         self.given.send(given)
 
     def part(self, first: int, last: int, wanted: torch.Tensor) -> Inputs:
-        """Some of the tokens; all is where it was."""
+        """Return views of tokens `first` … `last` - 1."""
         part = copy(self)
         part.num_tokens, part.num_wanted, part.wanted = last - first, len(wanted), wanted
         for name in PER_TOKEN:
@@ -118,12 +118,12 @@ class Inputs:
 
 @dataclass(frozen=True)
 class _HostSide:
-    """One turn's words, and views of them."""
+    """A host buffer to send from, and views of its parts."""
 
     host: torch.Tensor
     per_token: I32
     wanted: I32
     rotations: F32
     keys: I32
-    # what is copied to what, by its length: a slice takes torch longer than its copy
+    # target and source of a copy, by its length: torch takes longer to slice than to copy
     parts: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)

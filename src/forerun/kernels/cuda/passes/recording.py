@@ -18,13 +18,13 @@ Result = TypeVar("Result")
 
 
 class Replay(Protocol):
-    """A pass that can be run again, over whatever its inputs hold then."""
+    """A pass that can be run again, over what its inputs contain then."""
 
     def replay(self) -> None: ...
 
 
 class Recorder(Protocol):
-    """Who keeps passes; `is_first`: nothing that was kept is left."""
+    """Records passes, to be replayed; `is_first`: no earlier recording exists any more."""
 
     def record(
         self, work: Callable[[], Result], batch: CudaBatch, num_layers: int, *, is_first: bool
@@ -32,7 +32,7 @@ class Recorder(Protocol):
 
 
 class GraphRecorder:
-    """Passes as CUDA graphs."""
+    """Records passes as CUDA graphs."""
 
     def __init__(self) -> None:
         self._pool: Any = None
@@ -43,7 +43,7 @@ class GraphRecorder:
     ) -> tuple[Replay, Result]:
         if self._stream is None:
             self._stream = torch.cuda.Stream(batch.device)
-        if is_first:  # memory that no graph shares any more cannot be joined
+        if is_first:  # a pool that no graph uses any more cannot be reused
             torch.cuda.empty_cache()
             self._pool = torch.cuda.graph_pool_handle()
         batch.recording = recording = Recording(self._pool, cuts_for(num_layers))
@@ -51,13 +51,13 @@ class GraphRecorder:
 
 
 class NothingRecorded:
-    """For passes that nobody runs."""
+    """Calls the work and records nothing: for passes that only have their kernels compiled."""
 
     def record(self, work: Callable[[], Result], *_: object, **__: object) -> tuple[Replay, Result]:
         return self, work()
 
     def replay(self) -> None:
-        """There is nothing."""
+        """Do nothing."""
 
 
 class Recording:
@@ -69,9 +69,9 @@ class Recording:
         self._graphs: list[Any] = []  # torch.cuda.CUDAGraph
 
     def record(self, work: Callable[[], Result], stream: Any) -> Result:
-        """What `work` launches, and what it returns; nothing of it runs.
+        """Record what `work` launches, without running it, and return what `work` returns.
 
-        `torch.cuda.graph` would empty torch's memory and collect garbage first, for 0.2 s.
+        `torch.cuda.graph` would empty torch's cache and collect garbage first, for 0.2 s.
         """
         torch.cuda.synchronize(stream.device)
         with torch.cuda.stream(stream):

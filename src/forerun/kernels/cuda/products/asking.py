@@ -1,4 +1,4 @@
-"""Memory that a kernel will read, asked for while it may not read yet; nothing waits for it."""
+"""Prefetches into L2, for a kernel that may not read yet; nothing waits for them."""
 
 # Triton's kernels are compiled, not called: their arguments have no Python types.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -11,7 +11,7 @@ import triton.language as tl
 
 @triton.jit
 def ask_for(AT, NUM_BYTES: tl.constexpr):
-    """Have NUM_BYTES, a multiple of 16, from each of AT on come to L2."""
+    """Prefetch NUM_BYTES, a multiple of 16, from each address in AT on."""
     tl.inline_asm_elementwise(
         "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;",
         "=r,l,r",
@@ -24,7 +24,7 @@ def ask_for(AT, NUM_BYTES: tl.constexpr):
 
 @triton.jit
 def ask_for_sectors(AT, meant):
-    """Have the 32 bytes around each of AT that is meant come to L2."""
+    """Prefetch the 32-byte sector of each address in AT where `meant` is true."""
     tl.inline_asm_elementwise(
         """{
         .reg .pred p;

@@ -1,4 +1,4 @@
-"""Weights as bytes, with a scale for each group of columns."""
+"""int8 weights: bytes, with a scale for each group of columns."""
 
 # Triton's kernels are compiled, not called: their arguments have no Python types.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, assignment"
@@ -11,8 +11,10 @@ import triton.language as tl
 
 @triton.jit
 def load_scale(AT, TO: tl.constexpr):
-    """Each thread has those of its own sums: what Triton knows as a load would go through shared
-    memory, and all threads would wait for it."""
+    """Load the scales of each thread's own sums by an instruction that Triton does not recognise.
+
+    A load that Triton recognises would go through shared memory, and all threads would wait.
+    """
     if TO == tl.float32:  # noqa: SIM300  # also what Triton's interpreter runs
         scale = tl.load(AT)
     else:
@@ -24,7 +26,7 @@ def load_scale(AT, TO: tl.constexpr):
 
 @triton.jit
 def expand(w):
-    """Bytes w as 1024 + w in float16: they are put below the exponent of 1024."""
+    """Expand bytes w to 1024 + w in float16: a byte becomes the low bits of 1024's mantissa."""
     return tl.inline_asm_elementwise(
         "prmt.b32 $0, $2, 0x64646464, 0x4140; prmt.b32 $1, $2, 0x64646464, 0x4342;",
         "=&r,=r,r",
@@ -37,7 +39,7 @@ def expand(w):
 
 @triton.jit
 def expand_centred(w):
-    """Bytes w as w - 128 in float16."""
+    """Expand bytes w to w - 128 in float16."""
     return tl.inline_asm_elementwise(
         """{
         .reg .b32 c;
@@ -57,8 +59,11 @@ def expand_centred(w):
 
 @triton.jit
 def expanded_zero(W):
-    """1024 in float16 [1, 1, 1]. For Triton it comes from bytes, as what `expand` gives does, so
-    that rows are laid out alike for products with both."""
+    """Return 1024 in float16 [1, 1, 1].
+
+    It is computed from a loaded byte, as `expand`'s result is, so that Triton gives the
+    activations the same layout in products with either.
+    """
     byte = tl.load(W + tl.zeros((1, 1, 1), tl.int32)).to(tl.int32)
     return tl.inline_asm_elementwise(
         "mov.b16 $0, 0x6400;", "=h,r", [byte], dtype=tl.float16, is_pure=True, pack=1
@@ -67,8 +72,10 @@ def expanded_zero(W):
 
 @triton.jit
 def add_group(acc, w, x, scale, zero, PRECISION: tl.constexpr):
-    """acc + scale · (w - 128) · x, for bytes w of one group of columns. With a `zero` the 1152 that
-    each expanded byte has too many are taken off the sum."""
+    """Return acc + scale · (w - 128) · x, for bytes w of one group of columns.
+
+    With a `zero` each byte is expanded to 1152 too many, which is subtracted from the sum.
+    """
     if zero is not None:
         part = tl.dot(expand(w), x, input_precision=PRECISION)
         total = tl.dot(tl.broadcast_to(zero, w.shape), x, input_precision=PRECISION)

@@ -1,8 +1,8 @@
 """Products of activations with weights, each fused with what follows it.
 
-A tile of BN weight rows meets BM activation rows; K is walked in one order, whatever BM is, so a
+A tile is BN weight rows times BM activation rows. K is walked in one order, whatever BM is, so a
 row's bits do not depend on how many others are in the pass (docs/gpu.md). A pass is a chain of
-these; with `PDL` a kernel starts while the one before it ends, and asks for its weights at once.
+these kernels; with `PDL` one starts while the previous one ends, and prefetches its weights.
 """
 
 # Triton's kernels are compiled, not called: their arguments have no Python types.
@@ -23,9 +23,11 @@ def begin(
     W, SCALES, rows, N: tl.constexpr, K: tl.constexpr, SEGMENTS: tl.constexpr, PDL: tl.constexpr,
     PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
-    """Let the next kernel start (PDL = 1), ask for scales and for the first weights, wait for the
-    kernel before, unless the walk does (GROUP). They come to L2, weights in PIECES pieces of each
-    row; nothing waits for them."""
+    """Let the next kernel start (PDL = 1), prefetch, and wait for the previous kernel.
+
+    Scales and the first weights are prefetched into L2, weights in PIECES pieces of each row. With
+    GROUP the walk waits for the previous kernel instead.
+    """
     if PDL:
         if PDL == 1:
             tl.extra.cuda.gdc_launch_dependents()
@@ -46,7 +48,7 @@ def begin(
 
 @triton.jit
 def load_squares(SQUARES, rows, live, NUM: tl.constexpr, NUM_LANES: tl.constexpr):
-    """Sums over NUM groups of each row's columns [BM, NUM_LANES]; asked for before a walk."""
+    """Load each row's sums of squares, one for each of NUM groups of columns [BM, NUM_LANES]."""
     lane = tl.arange(0, NUM_LANES)
     mask = live[:, None] & (lane < NUM)[None, :]
     return tl.load(SQUARES + rows[:, None] * NUM + lane[None, :], mask=mask, other=0.0)
@@ -54,13 +56,13 @@ def load_squares(SQUARES, rows, live, NUM: tl.constexpr, NUM_LANES: tl.constexpr
 
 @triton.jit
 def rms_factor(squares, width, eps):
-    """1 / sqrt(mean(x²) + eps) of each row [BM]."""
+    """Return 1 / sqrt(mean(x²) + eps) of each row [BM]."""
     return tl.rsqrt(tl.sum(squares, axis=1) / width + eps)
 
 
 @triton.jit
 def end(PDL: tl.constexpr):
-    """The walk is over: the next kernel may start, unless it did at the beginning."""
+    """Let the next kernel start after the walk (PDL = 2), unless `begin` did (PDL = 1)."""
     if PDL == 2:
         tl.extra.cuda.gdc_launch_dependents()
 
@@ -74,7 +76,7 @@ def plain_product(
     PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
     BY_SUM: tl.constexpr,
 ):  # fmt: skip
-    """Y = norm(X) · Wᵀ + bias, in float32; NUM_SQUARES = 0: X is taken as it is."""
+    """Y = norm(X) · Wᵀ + bias, in float32; with NUM_SQUARES = 0 there is no norm."""
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     live, w_rows = m < num_rows, tl.minimum(n, N - 1)
@@ -106,10 +108,10 @@ def pair(
     PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
     BY_SUM: tl.constexpr,
 ):  # fmt: skip
-    """norm(X) · Wᵀ + bias for two runs of weight rows, from the beginning to the end of a walk.
+    """Return norm(X) · Wᵀ + bias for two runs of weight rows, with all that is around the walk.
 
-    `rows` are both in turn, and not by `tl.interleave`: where Triton sees a join it gives operands
-    a layout that takes twice the instructions to load.
+    `rows` alternates between both runs. It is computed without `tl.interleave`: where Triton sees
+    a join, it gives operands a layout that takes twice the instructions to load.
     """
     held = hold(W, SCALES, rows, None, N, K, BK, SEGMENTS, HELD, GROUP, X.dtype.element_ty)
     begin(W, SCALES, rows, N, K, SEGMENTS, PDL, PIECES, PIECE_LEN, GROUP)
@@ -174,7 +176,7 @@ def rotary_product(
     PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
     BY_SUM: tl.constexpr,
 ):  # fmt: skip
-    """q, k, v of each row; q and k are rotated, k and v go to their slots in the cache.
+    """Compute q, k and v of each row, rotate q and k, and write k and v to their slots.
 
     A tile has BN lanes of a head's first half and the BN lanes that they are paired with.
     """
@@ -225,9 +227,10 @@ def residual_product(
     PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
     BY_SUM: tl.constexpr, USED: tl.constexpr, GROUPS: tl.constexpr, SHRINK: tl.constexpr,
 ):  # fmt: skip
-    """STREAM = STREAM_IN + X · Wᵀ + bias, and of the norm that follows: NORMED = STREAM · weight,
-    SQUARES = Σ STREAM² over USED columns each, of which a tile has GROUPS times as many; both of
-    STREAM · SHRINK. ROWS chooses rows of X and STREAM_IN.
+    """STREAM = STREAM_IN + X · Wᵀ + bias, and the input of the norm that follows.
+
+    With s = STREAM · SHRINK, NORMED = s · weight, and SQUARES = Σ s² over each group of USED
+    columns; a tile has GROUPS such groups. ROWS chooses rows of X and STREAM_IN.
     """
     NUM_SQUARES: tl.constexpr = (N + USED - 1) // USED
     tile = tl.program_id(0)
@@ -266,7 +269,7 @@ def residual_product(
     tl.store(STREAM + at, acc, mask=mask)
     acc *= SHRINK
     tl.store(NORMED + at, (acc * weight[:, None]).to(NORMED.dtype.element_ty), mask=mask)
-    # A float32 product adds up in the order of n, in any layout; tl.sum would not.
+    # A float32 product adds up in the order of n, whatever the layout; tl.sum does not.
     acc = tl.where(inside[:, None], acc, 0.0)
     row = tl.arange(0, 16)
     ones = tl.where(lane[None, :] // USED == row[:, None], 1.0, 0.0)

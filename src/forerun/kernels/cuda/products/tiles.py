@@ -1,7 +1,7 @@
-"""Which tile a product is cut into.
+"""Which tiles a product is cut into.
 
-Only `residual_columns`, `num_segments` and `Tile.by_sum` decide bits, and none of them sees the
-number of rows. The rest is a matter of speed: K is walked in the same order by every tile
+Only `residual_columns`, `num_segments` and `Tile.by_sum` decide bits, and none of them depends on
+the number of rows. The rest decides speed alone: every tile walks K in the same order
 (docs/gpu.md).
 """
 
@@ -12,13 +12,13 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 NUM_MULTIPROCESSORS: Final = 132  # of an H100 or H200
-SHARED_BYTES: Final = 227 * 1024  # that a block of theirs may have
+SHARED_BYTES: Final = 227 * 1024  # shared memory that a block may have there
 RESIDUAL_COLUMNS: Final = 16  # of a tile whose squares are summed for the next norm
-_WIDE: Final = 64  # from so many rows on, arithmetic counts as well as bytes
+_WIDE: Final = 64  # rows; from here on arithmetic counts as well as bytes
 _LONG: Final = 4096  # columns
-_FEW: Final = 80  # fewer tiles do not keep the memory busy
-_SMALL: Final = 1024  # rows of a matrix; the next kernel finds room beside such a product
-_SEGMENTED_FROM: Final = 1024  # columns; a shorter sum is over before the memory is
+_FEW: Final = 80  # tiles; fewer do not keep the memory busy
+_SMALL: Final = 1024  # rows of a matrix; such a product leaves room for the next kernel beside it
+_SEGMENTED_FROM: Final = 1024  # columns; shorter sums take less time than the memory
 _MOST_HELD: Final = 768  # columns of a segment: as many weights as a warp has registers for
 
 
@@ -30,7 +30,7 @@ class Kind(Enum):
 
     @property
     def num_runs(self) -> int:
-        """Runs of weight rows that a tile has."""
+        """Runs of weight rows in a tile."""
         return 2 if self in (Kind.GATED, Kind.ROTARY) else 1
 
 
@@ -41,16 +41,18 @@ class Tile:
     block_k: int
     num_warps: int
     num_stages: int
-    ahead: int = 0  # columns of weights that are asked for before the kernel may read its rows
-    early: bool = True  # the next kernel may start when this one does, not when its walk is over
+    ahead: int = 0  # columns of weights that are prefetched before the kernel may read its rows
+    early: bool = True  # the next kernel may start with this one, not only after its walk
     held: int = 0  # steps whose weights are in registers before the kernel may read its rows
-    segments: int = 1  # runs of columns that are added up side by side, by a warp each
-    groups: int = 1  # of the columns whose squares are added up together
-    by_sum: bool = False  # bytes are centred in their sums, and not each of them
+    segments: int = 1  # runs of columns that are added up in parallel, by a warp each
+    groups: int = 1  # groups of columns, each with one sum of squares
+    by_sum: bool = False  # the offset of bytes is subtracted from sums, not from each byte
 
     def pieces(self, kind: Kind, num_in: int, itemsize: int) -> int:
-        """How many pieces of each weight row are asked for early, one by each thread; both pieces
-        and rows must come in 16 bytes."""
+        """Return how many pieces of each weight row are prefetched, one by each thread.
+
+        It is 0 unless rows and pieces are multiples of 16 bytes.
+        """
         lengths = (num_in, self.piece_len(kind, num_in))
         if not self.ahead or itemsize > 2 or any(length * itemsize % 16 for length in lengths):
             return 0
@@ -61,26 +63,28 @@ class Tile:
         return min(self.ahead, num_in) * rows // (32 * self.num_warps)
 
     def within(self, kind: Kind, shared_bytes: int, weight_bytes: int, row_bytes: int) -> Tile:
-        """With no more stages than there is memory for: no bit depends on them. A walk has a buffer
-        less than it has stages."""
+        """Return this tile with no more stages than shared memory has room for.
+
+        No bit depends on stages. A walk has one buffer less than stages.
+        """
         of_step = self.block_n * kind.num_runs * weight_bytes + self.block_m * row_bytes
         most = 1 + shared_bytes // (self.block_k * of_step)
         return self if self.num_stages <= most else replace(self, num_stages=most)
 
 
 class Run(NamedTuple):
-    """A tile of few columns, which has a warp for each segment."""
+    """A tile with few columns of the result, which has a warp for each segment of K."""
 
-    step: int  # columns of each segment at once
+    step: int  # columns of K in each segment's step
     num_stages: int
     early: bool
-    wide: int = 1  # times 16 columns, if enough tiles are left
+    wide: int = 1  # the tile has this × 16 columns, if enough tiles are left
 
 
 class Packed(NamedTuple):
-    """The same for whole numbers, with a group of each segment at once."""
+    """The same for int8 weights, with one group of columns in each segment's step."""
 
-    columns: int
+    columns: int  # of the result
     num_stages: int
     early: bool
     held: int = 0  # steps, at most
@@ -95,15 +99,15 @@ _ONE_RUN: Final = {
     ),
     Kind.PLAIN: (Tile(64, 8, 256, 4, 3), Tile(64, 16, 128, 4, 3)),
 }
-# The same, where no longer step divides the columns.
+# The same, for columns that the steps above do not divide.
 _SHORT: Final = {
     Kind.ROTARY: (Tile(16, 8, 64, 1, 8, ahead=512), Tile(16, 16, 64, 1, 8)),
     Kind.GATED: (Tile(16, 8, 64, 1, 9, ahead=512, early=False), Tile(16, 16, 64, 1, 8)),
     Kind.RESIDUAL: (Tile(16, 8, 64, 1, 9, ahead=512), Tile(16, 16, 64, 1, 8)),
     Kind.PLAIN: (Tile(64, 8, 64, 4, 8), Tile(64, 16, 64, 4, 6)),
 }
-# Few tiles. By kind, whether its columns are many (RESIDUAL) or its tiles (the others), and rows.
-# With many rows a wide tile reads them less often.
+# Few tiles. By kind, whether K is long (RESIDUAL) or there are many tiles (ROTARY), and rows.
+# With many rows, wide tiles read them less often.
 SEGMENTED: Final[dict[tuple[Kind, bool, int], Run]] = {
     (Kind.RESIDUAL, False, 8): Run(128, 2, False),
     (Kind.RESIDUAL, False, 16): Run(64, 4, True),
@@ -120,8 +124,8 @@ SEGMENTED: Final[dict[tuple[Kind, bool, int], Run]] = {
     (Kind.ROTARY, True, 16): Run(64, 3, True),
     (Kind.ROTARY, True, 32): Run(128, 3, True, wide=2),
 }
-# Whole numbers. By kind and whether its columns are many: segments, whether bytes are centred in
-# their sums, and tiles for 8 and 16 rows. The first two decide bits.
+# int8. By kind and whether K is long: segments, `Tile.by_sum`, and the tiles for 8 and 16 rows.
+# The first two decide bits.
 PACKED: Final[dict[tuple[Kind, bool], tuple[int, bool, Packed, Packed]]] = {
     (Kind.ROTARY, False): (4, False, Packed(8, 3, True), Packed(8, 3, True)),
     (Kind.GATED, False): (4, False, Packed(16, 3, True), Packed(16, 3, True)),
@@ -132,28 +136,33 @@ PACKED: Final[dict[tuple[Kind, bool], tuple[int, bool, Packed, Packed]]] = {
 
 
 def residual_columns(num_out: int, num_in: int, group: int) -> int:
-    """Columns whose squares are added up together: those of a tile. Long products have tiles for
-    all multiprocessors alike."""
+    """Return how many columns share a sum of squares: those of a tile.
+
+    If K is long, tiles are so wide that there is one for each multiprocessor at most; a product
+    too wide for that has the usual ones.
+    """
     sizes = (16, 24, 32) if num_in > _LONG and not group else (16,)
     return next((n for n in sizes if num_out <= NUM_MULTIPROCESSORS * n), RESIDUAL_COLUMNS)
 
 
 def whole_steps(num_in: int, itemsize: int, group: int) -> int:
-    """Columns must be a multiple of this for a row's bits to be the same among any number of rows
+    """Return what the columns must be a multiple of, so that no bit depends on the number of rows
     (tests/gpu/products/test_fused_products.py)."""
-    if num_in < _SEGMENTED_FROM or (itemsize == 4 and not group):  # these have one tile
+    if num_in < _SEGMENTED_FROM or (itemsize == 4 and not group):  # any number will do
         return 1
     return 64 if not group and num_in <= _LONG else 128
 
 
 def whole_norms(width: int, itemsize: int) -> int:
-    """The same of what a norm goes over: its squares are added up by the tiles of a product."""
+    """The same for the columns that a norm covers: a product's tiles add up their squares."""
     return 1 if width < _SEGMENTED_FROM or itemsize == 4 else 128
 
 
 def num_segments(kind: Kind, num_in: int, itemsize: int, group: int) -> int:
-    """Runs of columns that a product adds up side by side, each of whole groups; 1 where columns do
-    not come in them."""
+    """Return how many runs of columns a product adds up in parallel, each of whole groups.
+
+    It is 1 where the columns cannot be divided in this way.
+    """
     if group:
         most = PACKED[kind, _is_long(kind, num_in)][0]
     elif itemsize == 4 or num_in < _SEGMENTED_FROM or kind in _ONE_RUN:
@@ -176,7 +185,7 @@ def block_m(num_rows: int, itemsize: int) -> int:
 def tile_for(
     kind: Kind, num_out: int, num_in: int, num_rows: int, itemsize: int, group: int = 0
 ) -> Tile:
-    """For a matrix [num_out, num_in]; `block_k` counts the columns of all segments."""
+    """Return the tile for a matrix [num_out, num_in]; its `block_k` spans all segments."""
     rows = block_m(num_rows, itemsize)
     segments = num_segments(kind, num_in, itemsize, group)
     if group:
@@ -216,7 +225,7 @@ def _segmented(kind: Kind, num_out: int, num_in: int, rows: int, segments: int) 
         wide = 1
     if run % step:
         step, stages = 64, stages * step // 64
-    # Weights of the product after attention come while that is under way.
+    # The product after attention loads its weights while attention runs.
     held = min(run, _MOST_HELD) // step if is_residual and not many and rows == 8 else 0
     early = early or num_out < _SMALL
     columns, block_k = RESIDUAL_COLUMNS * wide, step * segments

@@ -1,4 +1,4 @@
-"""How a product walks over its columns: weights [BN, K] meet activations [BM, K], K in order."""
+"""How a product walks over its columns: weights [BN, K] times activations [BM, K], K in order."""
 
 # Triton's kernels are compiled, not called: their arguments have no Python types.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, assignment"
@@ -13,7 +13,7 @@ from forerun.kernels.cuda.products.groups import add_group, expanded_zero, load_
 
 @triton.jit
 def load_tile(W_AT, X_AT, at, k, last, live, EVEN: tl.constexpr):
-    """A tile of weights [BN, BK] and of activations [BK, BM], from column `at` on."""
+    """Load a tile of weights [BN, BK] and one of activations [BK, BM], from column `at` on."""
     if EVEN:
         w = tl.load(W_AT + at)
         x = tl.load(X_AT + at, mask=live[None, :], other=0.0)
@@ -29,8 +29,10 @@ def hold(
     W, SCALES, rows, used, N: tl.constexpr, K: tl.constexpr, BK: tl.constexpr,
     SEGMENTS: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr, TO: tl.constexpr,
 ):  # fmt: skip
-    """The last HELD tiles of every segment and, behind them, their scales, asked for before the
-    kernel may read its rows."""
+    """Load the last HELD tiles of every segment, and their scales, before rows may be read.
+
+    Returns one tuple: the tiles, then the scales.
+    """
     tiles, scales = (), ()
     RUN: tl.constexpr = K // SEGMENTS
     if HELD > 0:
@@ -49,24 +51,26 @@ def hold(
 def scale_rows(
     SCALES, rows, N: tl.constexpr, RUN: tl.constexpr, SEGMENTS: tl.constexpr, GROUP: tl.constexpr
 ):
-    """Where the first scales of every segment are [SEGMENTS, BN]."""
+    """Return the addresses of every segment's first scales [SEGMENTS, BN]."""
     return SCALES + (tl.arange(0, SEGMENTS) * (RUN // GROUP))[:, None] * N + rows[None, :]
 
 
 @triton.jit
 def load_weights(AT, used):
-    """[SEGMENTS, BN, BK]; without `used` all rows of the tile are."""
+    """Load weights [SEGMENTS, BN, BK]; without `used`, all rows of the tile."""
     if used is None:
         return tl.load(AT)
-    else:  # noqa: RET505  # one of them is compiled
+    else:  # noqa: RET505  # only one is compiled
         return tl.load(AT, mask=used[None, :, None], other=0)
 
 
 @triton.jit
 def after_wait(at, PDL: tl.constexpr):
-    """A column, when the kernel before has ended. The walk loads rows from there on: so weights of
-    its first step, which Triton asks for before, are on their way while it waits. Rows need its
-    result, and ptxas moves no load over the wait."""
+    """Wait for the previous kernel, and return column `at` unchanged.
+
+    Rows are addressed by the result, so they are loaded after the wait: ptxas moves no load over
+    it. Weights are not, so Triton loads those of the first step before it.
+    """
     if PDL:
         none = tl.inline_asm_elementwise(
             "griddepcontrol.wait; mov.u32 $0, 0;", "=r,r", [at], tl.int32, is_pure=True, pack=1
@@ -77,7 +81,7 @@ def after_wait(at, PDL: tl.constexpr):
 
 @triton.jit
 def segment_columns(BK: tl.constexpr, K: tl.constexpr, SEGMENTS: tl.constexpr):
-    """The first columns of every segment [SEGMENTS, 1, BK]."""
+    """Return the first columns of every segment [SEGMENTS, 1, BK]."""
     segment = tl.arange(0, SEGMENTS) * (K // SEGMENTS)
     return segment[:, None, None] + tl.arange(0, BK)[None, None, :]
 
@@ -87,7 +91,7 @@ def walk_run(
     W, w_rows, X, x_rows, live, BN: tl.constexpr, BM: tl.constexpr, K: tl.constexpr,
     BK: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """W[w_rows] · X[x_rows]ᵀ [BN, BM], in one run over K."""
+    """Return W[w_rows] · X[x_rows]ᵀ [BN, BM], in one run over K."""
     k = tl.arange(0, BK)
     w_at = W + w_rows[:, None] * K + k[None, :]
     x_at = X + x_rows[None, :] * K + k[:, None]
@@ -107,8 +111,8 @@ def walk_segments(
 ):  # fmt: skip
     """As `walk_run`, with K in SEGMENTS runs, one for each warp, added up at the end.
 
-    With GROUP, weights are bytes, and SCALES [K / GROUP, N] says in which unit; the walk itself
-    waits for the kernel before.
+    With GROUP, weights are bytes in units of SCALES [K / GROUP, N], and the walk itself waits for
+    the previous kernel.
     """
     RUN: tl.constexpr = K // SEGMENTS
     columns = segment_columns(BK, K, SEGMENTS)
@@ -170,7 +174,7 @@ def walk_pair(
     W, left_rows, right_rows, X, x_rows, live, BN: tl.constexpr, BM: tl.constexpr,
     K: tl.constexpr, BK: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Two products of the same activations with two runs of weight rows, each as in `walk`."""
+    """Return the products of the same activations with two runs of weight rows, as `walk_run`."""
     k = tl.arange(0, BK)
     left_at = W + left_rows[:, None] * K + k[None, :]
     right_at = W + right_rows[:, None] * K + k[None, :]

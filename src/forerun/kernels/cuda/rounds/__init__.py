@@ -1,1 +1,1 @@
-"""Whole rounds that begin early: the device knows by itself how many guesses were accepted."""
+"""Whole rounds that begin early (ADR 020): the device itself counts the accepted guesses."""

@@ -1,4 +1,4 @@
-"""A round that was begun before the host knew how many guesses of the last one were accepted."""
+"""A round that was begun before the host knew how many of the previous guesses were accepted."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from forerun.kernels.scores import Scores
 
 @dataclass
 class Begun:
-    """What is asked for is held against it; if it is not the same, the round was for nobody."""
+    """A begun round. Passes that are asked for are compared with its own; if one differs, the round
+    is discarded."""
 
-    draft: Draft  # of the round before
-    verified: Asked  # the pass of the round before
+    draft: Draft  # of the previous round
+    verified: Asked  # the previous round's verification
     follow: Follow
     graph: RoundGraph
     found: HostCopy
     started: Started
     sent_out: HiddenStates | None  # of this round's pass
     settled: Settled | None = None
-    guesses: tuple[int, ...] | None = None  # once somebody has waited for them
+    guesses: tuple[int, ...] | None = None  # once the host has waited for them
 
     def settle(self, tokens: Sequence[int]) -> None:
         count = 0
@@ -41,7 +42,7 @@ class Begun:
         self.settled = Settled(tokens, count, row, slots)
 
     def drafted(self, one: Asked) -> Scores | None:
-        """What such a pass of the drafter brings, if this round has made it."""
+        """Return the result of the drafter's pass `one` if this round has run it, or None."""
         settled, draft = self.settled, self.draft
         assert settled is not None, "nobody has waited for the round before"
         if isinstance(draft, ModelDraft):
@@ -53,7 +54,10 @@ class Begun:
         return Scores(self.found.wait().copy())
 
     def _is_fed(self, one: Asked) -> bool:
-        """A head may look at other layers than the pass hands out for several of them."""
+        """Whether the head is given exactly what the verification hands out; checked once.
+
+        A pass that serves several heads also hands out layers that this head does not read.
+        """
         given, sent_out, num = one.batch.given, self.verified.batch.sent_out, self.num_new
         if self.graph.is_fed is None:
             assert given is not None
@@ -64,7 +68,7 @@ class Begun:
 
     @property
     def num_new(self) -> int:
-        """Tokens that the round before brought."""
+        """Tokens that the previous round emitted."""
         assert self.settled is not None, "nobody has waited for the round before"
         return self.settled.count + 1
 
@@ -76,7 +80,7 @@ class Begun:
         return self.guesses
 
     def is_for(self, one: Asked) -> bool:
-        """Whether it verifies these guesses, or more behind them."""
+        """Whether the pass `one` verifies this round's guesses, or the first of them."""
         row, settled, before = one.row, self.settled, self.verified
         if row is None or settled is None or self.guesses is None:
             return False
@@ -93,7 +97,7 @@ class Begun:
             and are_same(row.slots, self.follow.slots[TARGET][: len(row.slots)])
             and len(row.span.wanted) == len(row.span)
             and draw.params is last.params
-            and not draw.changes_logits  # by a grammar that begins here
+            and not draw.changes_logits  # as a grammar that begins here does
             and draw.noise is last.noise
             and draw.position == last.position + settled.count + 1
         )

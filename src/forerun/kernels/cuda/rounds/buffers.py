@@ -1,4 +1,4 @@
-"""What a round reads and writes on the device; addresses stay."""
+"""The memory that a round reads and writes on the device; its addresses never change."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ TARGET: Final = 1
 
 @dataclass(frozen=True)
 class Follow:
-    """What the host says of a round before it knows how many guesses were accepted."""
+    """What the host tells a round before it knows how many guesses were accepted."""
 
     guesses: Sequence[int]  # that are being verified
-    rows: tuple[int, int]  # of the draft's and the target's cache, if none is accepted
+    rows: tuple[int, int]  # next of the draft's and the target's cache, if none is accepted
     slots: tuple[IntArray, IntArray]  # of all rows that may be needed, or more
     num_rows: tuple[int, int]  # that may be needed
     noise: ChainNoise  # of the draft, if none is accepted
@@ -47,9 +47,9 @@ class Follow:
 
 @dataclass(frozen=True)
 class Room:
-    """For one of the two caches."""
+    """What a round uses of one of the two caches."""
 
-    one: Asked  # a pass over it
+    one: Asked  # a pass over this cache
     num_splits: int
     num_keys: int
 
@@ -63,11 +63,11 @@ class RoundBuffers:
         self.guesses = torch.zeros(NUM_TAKEN, dtype=torch.int32, device=device)
         self.count = torch.zeros(1, dtype=torch.int32, device=device)
         self._turns = [_turns(room, device) for room in rooms]
-        # All that kernels read and write: a recorded round has these addresses.
+        # Keeps alive what kernels read and write: a recorded round contains these addresses.
         self.held: list[Any] = [self.sent, self._taken, self.guesses, self.count, self._turns]
 
     def batch(self, idx: int, num_tokens: int, num_wanted: int) -> CudaBatch:
-        """One that the device fills by itself."""
+        """Return a batch whose inputs kernels write on the device (`place`)."""
         room = self.rooms[idx]
         batch = copy(room.one.batch)
         inputs = Inputs(num_tokens, num_wanted, batch.shape.head_dim, 1, self.count.device)
@@ -98,7 +98,7 @@ class RoundBuffers:
 
 
 class Sent:
-    """What the host sends before a round, at once: words, and the slots of both caches."""
+    """What the host sends before a round, in one copy: parameters, and the slots of both caches."""
 
     def __init__(self, rooms: tuple[Room, Room], device: torch.device) -> None:
         self._dump_slots = [room.one.store.dump_slot for room in rooms]
@@ -118,7 +118,7 @@ class Sent:
         return self._device[self._parts[1 + idx]]
 
     def has_slots(self, follow: Follow) -> bool:
-        """Whether nothing but what the device works out by itself has changed."""
+        """Whether the slots that were sent last still serve; the device computes all else."""
         pairs = zip(self._known, follow.slots, follow.num_rows, strict=False)
         return bool(self._known) and all(
             num <= len(known) and are_same(known[:num], slots[:num]) for known, slots, num in pairs
@@ -141,17 +141,17 @@ class Sent:
         self._device.copy_(host, non_blocking=True)
 
     def dump_all(self) -> None:
-        """Whatever runs now works on dump slots."""
+        """Replace all slots by dump slots, so that a trial run changes no cache rows."""
         for idx, dump_slot in enumerate(self._dump_slots):
             self.key_slots(idx).fill_(dump_slot)
 
 
 def are_same(slots: IntArray, others: IntArray) -> bool:
-    """Bytes are compared in a fraction of the time that numpy takes for a few hundred numbers."""
+    """Compare as bytes, in a fraction of the time that numpy takes for a few hundred numbers."""
     return slots.tobytes() == others.tobytes()
 
 
 def _turns(room: Room, device: torch.device) -> Tensor:
-    """[rows, head_dim]: cos and sin of every row that there is room for."""
+    """Return [rows, head_dim]: cos and sin of every row that there is room for."""
     turns = room.one.batch.rope.rotations(range(room.num_keys))
     return torch.from_numpy(np.ascontiguousarray(turns)).to(device)

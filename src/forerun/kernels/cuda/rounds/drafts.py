@@ -1,4 +1,4 @@
-"""How the guesses of a round were made, and whether a begun round makes those asked for next."""
+"""How a round's guesses were made, and whether a drafter's pass repeats that in the next round."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ F32 = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Settled:
-    """What became of the verification that a begun round is behind."""
+    """The outcome of the verification before a begun round."""
 
     tokens: Sequence[int]  # that it drew
     count: int  # guesses that were accepted
-    row: int  # of the draft's cache, if none had been
+    row: int  # next of the draft's cache, if none had been accepted
     slots: IntArray  # of the draft's cache
 
     @property
@@ -56,12 +56,12 @@ class HeadDraft:
 
     @property
     def next_row(self) -> int:
-        """Of the cache, for what is known next: guesses are not kept there."""
+        """The cache row of the token that is known next; guesses are not kept in the cache."""
         (row,) = self.one.batch.plan.rows
         return row.span.start + len(row) - self.depth + 1
 
     def takes(self, handed_out: HandedOut | None) -> bool:
-        """Whether hidden states of a verification may be what it is given."""
+        """Whether a verification's hidden states have the widths of what this head is given."""
         given = self.one.batch.given
         if given is None or handed_out is None or len(handed_out.shapes) > len(given.arrays):
             return False
@@ -69,8 +69,11 @@ class HeadDraft:
         return all(array.shape[1] == shape[1] for array, shape in pairs)
 
     def is_repeated(self, one: Asked, settled: Settled) -> bool:
-        """Whether it is asked for again, behind what was accepted. Hidden states are compared once
-        for a recorded round (`Begun`): others would change guesses and no text."""
+        """Whether the pass `one` is this draft again, after the accepted guesses.
+
+        Hidden states are compared only once for a recorded round (`Begun`): wrong ones would change
+        guesses, but no text.
+        """
         row, mine, given, num = one.row, self.one, one.batch.given, settled.count + 1
         if row is None or given is None:
             return False
@@ -90,7 +93,7 @@ class HeadDraft:
 
 @dataclass(frozen=True)
 class ModelDraft:
-    """Passes of a draft model, each of which drew a guess, the best token."""
+    """Passes of a draft model, each of which guessed its best token."""
 
     one: Asked  # the first
     tokens: tuple[int, ...]
@@ -109,7 +112,7 @@ class ModelDraft:
         return row.span.start + len(row.span)
 
     def goes_on(self, one: Asked) -> bool:
-        """Whether this pass is over the guess that was made last."""
+        """Whether the pass `one` runs over the guess that was made last."""
         row, first = one.row, self.one.batch.plan.rows[0]
         return (
             row is not None
@@ -121,13 +124,13 @@ class ModelDraft:
         )
 
     def is_repeated(self, one: Asked, settled: Settled, guesses: Sequence[int]) -> int | None:
-        """Which of the guesses of the round behind it this pass draws."""
+        """Return which guess of the next round the pass `one` draws, or None."""
         row, mine = one.row, self.one
         if row is None or one.body != mine.body or one.store is not mine.store:
             return None
         if row.table is not mine.batch.plan.rows[0].table or not is_greedy(one.draws):
             return None
-        end = settled.row + settled.count + 1  # rows once all that is known is fed
+        end = settled.row + settled.count + 1  # rows once all known tokens are fed
         if row.span.start < end:
             idx, known = 0, settled.new[row.span.start - settled.row :]
             is_next = row.span.start + len(row.span) == end and row.span.start >= settled.row
@@ -144,14 +147,14 @@ Draft: TypeAlias = HeadDraft | ModelDraft
 
 
 def is_greedy(draws: Draws) -> bool:
-    """One draw, of the best token of logits as they are."""
+    """Whether there is one draw, of the best token of unchanged logits."""
     if len(draws) != 1 or draws[0] is None:
         return False
     return draws[0].params.temperature == 0 and not draws[0].changes_logits
 
 
 def slots_of(one: Asked) -> IntArray | None:
-    """Of all rows that the next pass may need, if it is like this one."""
+    """Return the slots of all rows that the next pass may need if it is like `one`, or None."""
     plan = one.batch.plan
     more = None if plan.next_slots is None else plan.next_slots[0]
     return None if more is None else np.concatenate((plan.rows[0].slots, more))

@@ -1,4 +1,4 @@
-"""The guesses of a round, made by the device: from tokens that it drew itself."""
+"""The guesses of a round, made on the device from tokens that it drew itself."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ from forerun.kernels.cuda.values import Rows
 
 
 class Guessing(Protocol):
-    found: Tensor  # what the host asks for: picks of a head, or tokens
+    found: Tensor  # what the host reads: picks of a head, or tokens
 
     def __call__(self) -> None:
-        """Launch it; `RoundBuffers.guesses` has the tokens then."""
+        """Launch it; afterwards `RoundBuffers.guesses` has the tokens."""
         ...
 
 
 class HeadGuessing:
-    """One pass: rows of what may have been accepted, those that were not to the dump slot, and the
-    places behind them."""
+    """One pass of a head: a row for each token that may have been accepted, then the places.
+
+    Rows of tokens that were not accepted write to the dump slot.
+    """
 
     def __init__(self, draft: HeadDraft, buffers: RoundBuffers, features: Tensor) -> None:
         self._one, self._buffers, self._features = draft.one, buffers, features
@@ -45,7 +47,7 @@ class HeadGuessing:
         num_known = len(draft.one.batch.plan) - draft.depth + 1
         self._batch.num_fill = 1 + draft.depth - num_known
         self._given = inputs.given = GivenInputs(given, inputs.num_tokens, features.device)
-        # What comes besides hidden states is the same in all rounds, by place; a pass writes to it.
+        # Inputs besides hidden states are the same in all rounds; a pass may overwrite them.
         self._others: list[tuple[Tensor, Tensor]] = []
         first = len(features)
         for array, rows in zip(given.arrays[first:], inputs.given.rows[first:], strict=True):
@@ -72,8 +74,11 @@ class HeadGuessing:
 
 
 class ModelGuessing:
-    """A pass for each guess; the first one takes in what the model has not seen of the text: the
-    last token, and the guess before it, if all were accepted."""
+    """A pass of a draft model for each guess.
+
+    The first also runs over the tokens that the model has not seen: the last token, and the guess
+    before it if all guesses were accepted.
+    """
 
     def __init__(self, draft: ModelDraft, buffers: RoundBuffers) -> None:
         self._one, self._buffers = draft.one, buffers

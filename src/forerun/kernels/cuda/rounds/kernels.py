@@ -1,4 +1,4 @@
-"""From what a verification drew to the inputs of the round behind it."""
+"""From what a verification drew to the inputs of the next round."""
 
 # Triton's kernels are compiled, not called: their arguments have no Python types.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -11,8 +11,8 @@ import triton.language as tl
 
 from forerun.kernels.cuda.compiling import kernel
 
-# Words of 64 bits that the host sends: guesses that were verified, how many they are, rows of the
-# two caches if none of them is accepted, and the draft's temperature, key and position.
+# Words of 64 bits that the host sends: the number of guesses that are verified, the next rows of
+# the two caches if none is accepted, the draft's temperature, key and position, and the guesses.
 NUM_GUESSES: Final = tl.constexpr(0)
 ROW_AT: Final = tl.constexpr(1)
 TEMPERATURE: Final = tl.constexpr(3)
@@ -22,8 +22,8 @@ NUM_PARAMS: Final = 64
 NUM_TAKEN: Final = 32
 MOST_GUESSES: Final = NUM_TAKEN - 1
 
-# What a run of tokens is: a head's known rows and places, what a draft model has not seen of the
-# text, or tokens one behind the other.
+# What a run of tokens is: a head's known tokens and places, the tokens that a draft model has not
+# seen, or a chain of tokens.
 HEAD: Final = 0
 CATCH_UP: Final = 1
 CHAIN: Final = 2
@@ -31,7 +31,7 @@ CHAIN: Final = 2
 
 @kernel()
 def accept_guesses(PARAMS, DRAWN, TAKEN, COUNT, NUM: tl.constexpr):
-    """How many guesses are what was drawn, one after the other; what was drawn is kept."""
+    """Count the guesses up to the first that differs from what was drawn; keep what was drawn."""
     i = tl.arange(0, NUM)
     num = tl.load(PARAMS + NUM_GUESSES)
     drawn = tl.load(DRAWN + i)
@@ -49,8 +49,10 @@ def place_chain(
     dump_slot, offset, CACHE: tl.constexpr, KIND: tl.constexpr, DEPTH: tl.constexpr,
     T: tl.constexpr, D: tl.constexpr, BD: tl.constexpr, BDEPTH: tl.constexpr,
 ):  # fmt: skip
-    """One token of a run: `Inputs` says what is written. A token that is none works on the dump
-    slot, which is the first of the key slots."""
+    """Write the inputs of one token of a run (`Inputs` describes them).
+
+    A padding token works on the dump slot, which is the first of the key slots.
+    """
     t, count = tl.program_id(0), tl.load(COUNT)
     first = tl.load(PARAMS + ROW_AT + CACHE).to(tl.int32)
     if KIND == 0:
@@ -93,7 +95,10 @@ def give_features(
     PARAMS, COUNT, FEATURES, OUT, NOISE, DEPTH: tl.constexpr, T: tl.constexpr,
     E: tl.constexpr, BE: tl.constexpr,
 ):  # fmt: skip
-    """Hidden states of a verification to a head's rows; a place has those of the last one."""
+    """Copy a verification's hidden states to a head's rows, and the noise for its guesses.
+
+    Places have the hidden states of the last known token.
+    """
     t, layer, count = tl.program_id(0), tl.program_id(1), tl.load(COUNT)
     row = tl.where(t > DEPTH, count, tl.minimum(t, count))
     e = tl.arange(0, BE)
@@ -114,8 +119,11 @@ def keep_picks(PICKS, GUESSES, NUM: tl.constexpr, BLOCK: tl.constexpr):
 
 @kernel()
 def advance(PARAMS, COUNT, GUESSES, DEPTH: tl.constexpr, BDEPTH: tl.constexpr):
-    """What the host would send before the next round: these guesses were verified, and rows and
-    position are behind what was accepted of those before."""
+    """Update PARAMS as the host would before the next round.
+
+    GUESSES become the verified ones, and rows and position move past what was accepted of the
+    guesses before them.
+    """
     i, num_new = tl.arange(0, BDEPTH), tl.load(COUNT) + 1
     tl.store(PARAMS + GUESSES_AT + i, tl.load(GUESSES + i, mask=i < DEPTH), mask=i < DEPTH)
     tl.store(PARAMS + NUM_GUESSES, DEPTH)
@@ -131,7 +139,7 @@ def keep_guess(DRAWN, GUESSES, place):
 
 @kernel(do_not_specialize=["num"])
 def move_positions(WORDS, COUNT, num, NUM_WORDS: tl.constexpr, BLOCK: tl.constexpr):
-    """Draws of `num` rows are for tokens so many places later."""
+    """Move the draws of `num` rows COUNT positions on."""
     i = tl.arange(0, BLOCK)
     at = WORDS + i * NUM_WORDS + 1
     tl.store(at, tl.load(at, mask=i < num, other=0) + tl.load(COUNT), mask=i < num)

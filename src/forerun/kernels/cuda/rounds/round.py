@@ -1,4 +1,4 @@
-"""One round as the device runs it by itself: guesses, and the pass that verifies them."""
+"""One round that the device runs by itself: guesses, and the pass that verifies them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ F32 = npt.NDArray[np.float32]
 
 
 class Features:
-    """Hidden states [layers, rows, E] of three verifications, the latest first; addresses stay."""
+    """Hidden states [layers, rows, E] of the last three verifications, at fixed addresses."""
 
     def __init__(self, like: Tensor) -> None:
         self._kept = [torch.zeros_like(like).contiguous() for _ in range(3)]
@@ -47,37 +47,41 @@ class Features:
 
 @dataclass
 class RoundGraph:
-    """Recorded in two parts, so that the host gets the guesses while they are verified. It holds no
-    cache, so that one that nobody needs any more can go."""
+    """A round recorded in two parts, so that the host gets the guesses while they are verified.
+
+    It has no reference to a cache, so that a cache that is not needed any more can be freed.
+    """
 
     sent: Sent
-    count: Tensor  # [1]: guesses of the round before that were accepted
-    found: Tensor  # what the host asks for: picks of a head, or tokens
+    count: Tensor  # [1]: accepted guesses of the previous round
+    found: Tensor  # what the host reads: picks of a head, or tokens
     logits: Tensor
     best: Best
     handed_out: HandedOut | None  # by the last verification
     guess: Replay
     verify: Replay
     held: Sequence[Any]  # memory that the two read and write
-    features: Features | None = None  # what `handed_out` is the latest of
+    features: Features | None = None  # of these, `handed_out` is the latest
     copies: HostCopies = field(default_factory=HostCopies)  # of `found`
     num_verified: int = 0
-    is_fed: bool | None = None  # whether a head gets what it would be given; None: not seen yet
+    is_fed: bool | None = None  # see `Begun._is_fed`; None: not checked yet
 
     def send(self, follow: Follow, handed_out: HandedOut | None) -> None:
-        """`handed_out`: by the verification under way. Behind one of its own the device knows by
-        itself how to go on, as far as there were slots."""
+        """Send what the device does not have; `handed_out` is of the verification under way.
+
+        After a verification of its own, the device continues by itself as far as slots were sent.
+        """
         mine, features = self.handed_out, self.features
         if features is not None and handed_out is mine and self.sent.has_slots(follow):
             return
         if features is not None and handed_out is not mine:
             assert handed_out is not None, "a head looks at hidden states"
             features.push(handed_out.rows(features.latest.shape[1]))
-            self.num_verified += 1  # one that was not its own
+            self.num_verified += 1  # a verification that this graph did not run
         self.sent.send(follow)
 
     def run_verify(self) -> KeptOut | None:
-        """Hidden states stay where they are: the next round takes them from there."""
+        """Replay the verification; its hidden states stay on the device, for the next round."""
         self.verify.replay()
         self.num_verified += 1
         return None if self.handed_out is None else KeptOut(self, self.num_verified)
@@ -86,15 +90,17 @@ class RoundGraph:
     def record(
         cls, draft: Draft, buffers: RoundBuffers, recorder: Recorder, *, is_new: bool
     ) -> RoundGraph:
-        """Keep it; one that `is_new` is run once over dump slots before, which compiles and loads
-        its kernels."""
+        """Record a round; if it `is_new`, first run it once over dump slots.
+
+        That run compiles and loads its kernels.
+        """
         drawing, work = buffers.drawing, _Work(draft, buffers)
         drawn = drawing.drawn.clone()
         buffers.sent.dump_all()
         if is_new:
             work.guess()
             work.verify()
-        whole = buffers.batch(DRAFT, 1, 1)  # of no pass: the device is busy, so nothing is cut
+        whole = buffers.batch(DRAFT, 1, 1)  # of no pass: one graph will do, as the device is busy
         guess, _ = recorder.record(work.guess, whole, 0, is_first=False)
         verify, (logits, best) = recorder.record(work.verify, whole, 0, is_first=False)
         drawing.drawn.copy_(drawn)
@@ -104,7 +110,7 @@ class RoundGraph:
 
 
 class _Work:
-    """What is launched."""
+    """What a round launches."""
 
     def __init__(self, draft: Draft, buffers: RoundBuffers) -> None:
         self._buffers, self._target = buffers, buffers.rooms[TARGET].one
@@ -137,9 +143,11 @@ class _Work:
 
 @dataclass(frozen=True)
 class KeptOut:
-    """Hidden states of a verification, on the device until the third one behind it: when the host
-    hears of the next ones, which is when a head that was not asked reads these, the second one
-    behind them is begun."""
+    """Hidden states of a verification, which stay on the device until the third one after it.
+
+    A head that was not asked reads them when the host gets the next ones; by then the second
+    verification after this one has begun.
+    """
 
     graph: RoundGraph
     number: int  # of the verification

@@ -1,4 +1,4 @@
-"""Which rounds are begun early: those that may be like the one under way."""
+"""Which rounds are begun early: those that can be expected to repeat the one under way."""
 
 from __future__ import annotations
 
@@ -46,12 +46,15 @@ class Rounds:
         return self._draft is not None
 
     def forget(self) -> None:
-        """All that holds a cache."""
+        """Drop all references to caches."""
         self.begun = self._draft = None
 
     def note(self, one: Asked, scores: Scores) -> None:
-        """This was asked for, and that came out. A draft is good for the pass behind it alone: by
-        then its requests may have ended, and its slots may be others'."""
+        """Note a pass and its result, in case it is a draft.
+
+        A draft is valid for the next pass only: after that, its requests may have ended and its
+        slots may belong to other requests.
+        """
         plan = one.batch.plan
         if not plan.is_draft:
             self._draft = None
@@ -70,7 +73,7 @@ class Rounds:
             self._draft = ModelDraft(one, (token,))
 
     def begin(self, one: Asked) -> Begun | None:
-        """Guesses and their verification, behind one that is under way."""
+        """Begin the next round behind the verification `one`, which is under way, if possible."""
         draft, row, draws = self._draft, one.row, one.draws
         if not self.is_on or draft is None or row is None or len(row.span) < 2 or draws[0] is None:
             return None
@@ -95,7 +98,7 @@ class Rounds:
         if size is None:
             return None
         splits = self.num_splits(most)
-        if splits > 1:  # those behind the last key are over at once: cheaper than another graph
+        if splits > 1:  # splits after the last key end at once: cheaper than another graph
             splits = max(splits, self.num_splits(_NUM_KEYS[0]))
         graphs = self._graphs.get(one.store)
         if graphs is None:
@@ -112,7 +115,7 @@ class Rounds:
         return graph
 
     def _record(self, draft: Draft, rooms: tuple[Room, Room], is_new: bool) -> RoundGraph | None:
-        """None: the head is not given what the target's pass hands out."""
+        """Record a round, or return None if the head is not given what the target hands out."""
         if isinstance(draft, HeadDraft) and not draft.takes(rooms[TARGET].one.batch.handed_out):
             return None
         buffers = RoundBuffers(rooms, draft.depth, self.drawing)
@@ -120,7 +123,7 @@ class Rounds:
 
 
 def _follow(draft: Draft, one: Asked) -> Follow | None:
-    """None: pages are short for it."""
+    """Describe the next round, or return None if it has too few slots or too many guesses."""
     slots, target_slots = slots_of(draft.one), slots_of(one)
     assert one.row is not None
     rows, depth = (draft.next_row, one.row.span.start + 1), draft.depth
