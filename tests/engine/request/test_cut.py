@@ -11,6 +11,7 @@ from forerun.engine import LLM
 from forerun.engine.cut import Cut, cut
 from forerun.types import Grammar, Origin, SamplingParams, Verdict
 from tests.engine.known_answer import new_request
+from tests.grammars.words import words
 
 A, B, C, D = range(4)  # "a", "b", "c", "d"
 EOS = 30
@@ -57,7 +58,15 @@ def test_a_stop_token_ends_and_says_which_it_was(plain: LLM) -> None:
     assert (kept.num_tokens, kept.text.text, kept.text_ends) == (2, "ac", [1, 2])
 
 
-class OverAfterTwo:
+def test_a_stop_token_that_spells_more_than_a_stop_string_is_kept_whole() -> None:
+    """It is the token that ends the answer, whatever it spells."""
+    (token,) = words().encode("abc", add_special=False)
+    params = SamplingParams(stop=("b",), stop_token_ids=(token,), include_stop_str_in_output=True)
+    found = cut(new_request(words(), params), Verdict((), (token,), Origin.BONUS))
+    assert (found.text.text, found.stop_reason) == ("abc", token)
+
+
+class OnlyAB:
     """A grammar of two tokens."""
 
     def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:  # noqa: ARG002
@@ -67,7 +76,7 @@ class OverAfterTwo:
         return False
 
     def is_over(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:
-        return len(output) + len(more) >= 2
+        return (*output, *more)[:2] == (A, B)
 
 
 @pytest.mark.parametrize("num_before", [0, 1])
@@ -75,7 +84,7 @@ def test_the_end_of_a_grammar_ends_the_answer(plain: LLM, num_before: int) -> No
     """What was accepted behind it is not emitted."""
     answer = (A, B, C, D)
     request = new_request(plain.tokenizer, SamplingParams(max_tokens=9), output=answer[:num_before])
-    request.grammar = cast(Grammar, OverAfterTwo())
+    request.grammar = cast(Grammar, OnlyAB())
     tokens = answer[num_before:]
     found = cut(request, Verdict(tuple(range(len(tokens) - 1)), tokens, Origin.BONUS))
     assert (found.num_tokens, found.finish_reason) == (2 - num_before, "stop")
