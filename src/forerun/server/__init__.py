@@ -1,7 +1,7 @@
 """The OpenAI-compatible server: what `forerun serve` runs.
 
-fields/      which fields of a body are honoured, without effect or refused; one list
-answers/     from an engine's rounds to OpenAI's objects and stream events
-routes/      one thin file per family of addresses
-operation/   how it is configured, guarded, watched, started and stopped
+fields/      one list of request fields: which are honoured, without effect or refused
+answers/     from an engine's rounds to response objects and stream events
+routes/      one thin module per family of endpoints
+operation/   configuration, access control, metrics, start and shutdown
 """

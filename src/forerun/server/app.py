@@ -1,4 +1,4 @@
-"""The application: which address leads where."""
+"""The ASGI application: which path leads to which handler."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def build_app(
     has_page: bool = True,
     root_path: str = "",
 ) -> ASGIApp:
-    """Paths are the same with and without `root_path` before them: some proxies leave it out.
-    `is_local`: only this machine is to ask, and without a key."""
+    """Return the application. Paths work with and without `root_path`, as some proxies strip it.
+    `is_local`: the server is for this machine alone, and needs no key."""
     posts = [(path, handler, description.posted(endpoint)) for path, handler, endpoint in _POST]
     described = description.whole(_GET, posts, root_path)
 
@@ -95,7 +95,7 @@ def build_app(
         gets += [("/", page.index), ("/page/{name:path}", page.asset)]
     app = Starlette(
         routes=[
-            # Those that are asked most come first.
+            # The most used come first, as routes are tried in order.
             *(Route(path, handler, methods=["POST"]) for path, handler, _ in posts),
             *(Route(path, handler, methods=["GET"]) for path, handler in gets),
         ],
@@ -123,8 +123,10 @@ def _shared(
     origins: Origins,
     allowed_origins: Sequence[str],
 ) -> ASGIApp:
-    """With pages of other origins. They may read errors, those of the front, too; their preflights
-    go through a front, which logs them, and so do those that it refuses."""
+    """Return the application with CORS, for pages of other origins.
+
+    CORS surrounds the front, so that pages can read its errors, too. Preflights go through a front
+    first, which logs them and refuses those of origins that are not allowed."""
 
     def shared(behind: ASGIApp) -> ASGIApp:
         return CORSMiddleware(

@@ -1,4 +1,4 @@
-"""A request's body, as far as limits allow."""
+"""Reads a request's body, within the server's limits."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _SPARE_BYTES: Final = 1 << 20
 
 
 async def read_body(request: Request, service: Service) -> bytes:
-    """A body that is too long or never ends is cut off, and so is one that the server has no more
-    time for."""
+    """Return the body; `ApiError` if it is compressed or too long, or if it does not arrive in time
+    or before the server gives up waiting."""
     packed = request.headers.get("content-encoding", "identity")
     if packed.lower() != "identity":
         raise ApiError(

@@ -1,4 +1,4 @@
-"""The OpenAPI description, from the same lists that requests are read by."""
+"""The OpenAPI description, made from the lists by which requests are parsed."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def _answer(kind: str, choice: dict[str, Any]) -> dict[str, Any]:
 
 
 def _chunk(kind: str, choice: dict[str, Any]) -> dict[str, Any]:
-    """Of a stream: most choices have not finished, and the last chunk may have none."""
+    """Return the schema of a stream's chunk: most choices have not finished, and the last chunk may
+    have no choice."""
     properties = {"index": _COUNT, "finish_reason": or_null(_REASON), **choice}
     one = {"type": "object", "required": list(properties), "properties": properties}
     return {
@@ -174,7 +175,7 @@ _ANSWERS: Final[dict[Endpoint, dict[str, Any]]] = {
         "properties": {"prompt": _TEXT},
     },
 }
-# Which call may follow an answer, with what of it; `operationId` is a handler's name.
+# Which call may follow, with which part of the answer; `operationId` is a handler's name.
 _LINKS: Final[dict[Endpoint, dict[str, Any]]] = {
     Endpoint.TOKENIZE: {
         "text": {"operationId": "detokenize", "requestBody": {"tokens": "$response.body#/tokens"}},
@@ -223,11 +224,11 @@ def body_schema(endpoint: Endpoint) -> dict[str, Any]:
     }
 
 
-Described = tuple[str, Callable[..., Any], dict[str, Any]]  # a path, its handler, and what it does
+Described = tuple[str, Callable[..., Any], dict[str, Any]]  # path, handler, its operation
 
 
 def whole(gets: Iterable[Described], posts: Iterable[Described], root_path: str) -> dict[str, Any]:
-    """All of /openapi.json."""
+    """Return the document for /openapi.json."""
     paths: dict[str, dict[str, Any]] = {}
     for method, routes in (("get", gets), ("post", posts)):
         for path, handler, described in routes:
@@ -245,7 +246,7 @@ def whole(gets: Iterable[Described], posts: Iterable[Described], root_path: str)
 
 
 def posted(endpoint: Endpoint) -> dict[str, Any]:
-    """A body and its answers."""
+    """Return the operation of a POST endpoint: its body and its answers."""
     error = _ERRORS.get(endpoint, _ERROR)
     content: dict[str, Any] = {"application/json": {"schema": _ANSWERS[endpoint]}}
     if endpoint in _STREAMS:
@@ -266,7 +267,7 @@ def posted(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _event(chunk: dict[str, Any], error: dict[str, Any], has_end: bool) -> dict[str, Any]:
-    """One server-sent event; an error on the way is one too, and `[DONE]` where a stream ends."""
+    """Return the schema of a server-sent event: a chunk, an error, or `[DONE]` if it `has_end`."""
     told = {
         "contentMediaType": "application/json",
         "contentSchema": {"anyOf": [chunk, error]},
@@ -288,7 +289,7 @@ def gotten(
 
 
 def exposed() -> dict[str, Any]:
-    """Of /metrics, which is not JSON."""
+    """Return the operation of /metrics, whose answer is not JSON."""
     content = {"text/plain": {"schema": _TEXT}}
     answers = {"200": {"description": "Prometheus' text format.", "content": content}}
     return {"responses": {**answers, **_errors(401)}}

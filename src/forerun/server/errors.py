@@ -1,4 +1,4 @@
-"""What a client did wrong, or we did, in OpenAI's shape and in Anthropic's."""
+"""Errors as responses, in OpenAI's shape and in Anthropic's."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _NAMED_VALUE: Final = re.compile(r"(\w+)(?:=| names token | cannot )")
 
 @dataclass(eq=False)
 class ApiError(Exception):
-    """An answer that is an error: one sentence, and where in the body the cause is.
+    """A response that is an error: one sentence, and the field of the body that caused it.
 
-    Of a body that still comes, `num_dropped_bytes` are read and dropped: a client that sends when
-    the connection closes may never see why.
+    If the client still sends its body, up to `num_dropped_bytes` of it are read and dropped: a
+    client that is sending when the connection closes may never see the error.
     """
 
     status: int
@@ -89,7 +89,7 @@ def too_many(message: str) -> ApiError:
 
 
 def as_api_error(error: Exception) -> ApiError:
-    """What a client is told; only errors that it can mend say what they are."""
+    """Return the error for the client; only errors that the client can correct are described."""
     if isinstance(error, ApiError):
         return error
     message = str(error)
@@ -104,7 +104,7 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, ForerunError) and not isinstance(error, RequestFailed):
         named = _NAMED_VALUE.match(message)
         return bad_request(message, named[1] if named else None)
-    if isinstance(error.__cause__, InvalidOption):  # found out when it ran
+    if isinstance(error.__cause__, InvalidOption):  # an option that failed in the engine
         return bad_request(str(error.__cause__))
     return ApiError(
         500, "the server failed on this request; its log says why under the X-Request-Id.", "failed"

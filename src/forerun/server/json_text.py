@@ -1,4 +1,4 @@
-"""JSON by the letter, read and written: NaN and Infinity are none, and text is UTF-8."""
+"""Parses and writes strict JSON: in UTF-8, without NaN and Infinity."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, Final, NoReturn
 
 from forerun.server.errors import bad_request
 
-MAX_DEPTH: Final = 256  # of what is nested
+MAX_DEPTH: Final = 256  # levels of nesting
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def to_json(value: Any) -> bytes:
-    """Half a surrogate, which a client may send in a name, goes back as it came: escaped."""
+    """Write JSON. Half a surrogate pair, which a client may send in a name, is escaped again."""
     return _ENCODER.encode(value).encode("utf-8", "backslashreplace")
 
 
@@ -48,7 +48,7 @@ def _finite(digits: str) -> float:
 
 
 def _check_depth(value: Any) -> None:
-    """What is written again, in an answer or for a template, is nested deeper there."""
+    """Raise if `value` is nested too deep: answers and templates nest what they repeat deeper."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [each for part in level for each in _parts(part) if isinstance(each, dict | list)]

@@ -1,4 +1,4 @@
-"""Anthropic's messages in the words of chat."""
+"""Translates the fields of Anthropic's messages to those of chat."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _ALIKE: Final = {"auto": "auto", "any": "required", "none": "none"}
 
 
 def as_chat(given: Given) -> dict[str, Any]:
-    """The same fields, but for those that chat calls otherwise. What the assistant said last goes
-    on."""
+    """Return the fields under chat's names. If the last message is the assistant's, the answer
+    continues it."""
     found = dict(given)
     found["messages"] = list(_conversation(given))
     last = found["messages"][-1]
@@ -47,7 +47,7 @@ def as_chat(given: Given) -> dict[str, Any]:
 
 
 def _thinking(given: Given) -> dict[str, Any]:
-    """Whether to think, and how much, for chat templates that read it."""
+    """Return whether and how much to reason, for chat templates that read it."""
     kind = given.get("thinking", {}).get("type")
     if kind == "disabled":
         return {"reasoning_effort": "none"}
@@ -66,7 +66,7 @@ def _tool(given: Given) -> dict[str, Any]:
 
 
 def _conversation(given: Given) -> Iterator[dict[str, Any]]:
-    """Messages of one role in a row are one."""
+    """Yield the messages for chat; consecutive ones of one role are merged."""
     said = given.get("system")
     first = [{"role": "system", "content": said}] if said else []
     for role, messages in groupby([*first, *given["messages"]], itemgetter("role")):
@@ -86,7 +86,7 @@ def _blocks(content: str | Sequence[Given]) -> Sequence[Given]:
 
 
 def _of_tool(block: Given) -> dict[str, Any]:
-    """Some tools bring nothing."""
+    """Return a tool's result as a message; some tools return nothing."""
     content = block.get("content", "")
     return {"role": "tool", "tool_call_id": block["tool_use_id"], "content": content}
 

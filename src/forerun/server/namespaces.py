@@ -1,4 +1,4 @@
-"""Functions of responses in namespaces: the model knows each by one name, and clients by two."""
+"""Functions in namespaces (responses): the model sees one name, clients a namespace and a name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def functions(tools: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """All that may be called, under the names that the model sees."""
+    """Yield all functions, under the names that the model sees."""
     for tool in tools:
         if tool["type"] == "function":
             yield tool
@@ -21,8 +21,7 @@ def joined(name: str, namespace: str | None) -> str:
 
 
 def parted(tools: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """What a call says of the function, by the name that the model sees; of those alone that are
-    in a namespace."""
+    """Return namespace and name of the functions in namespaces, by the name that the model sees."""
     return {
         joined(inner["name"], tool["name"]): {"namespace": tool["name"], "name": inner["name"]}
         for tool in tools

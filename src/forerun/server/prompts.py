@@ -1,4 +1,4 @@
-"""From what a client sent to token ids: prompts, conversations, and what continues them."""
+"""Turns a client's prompts, conversations and items into token ids."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST_TOKEN: Final = 256  # characters; texts of more than this per token of 
 
 
 def listed(given: Any) -> list[str | list[int]]:
-    """One prompt or several, as text or ids."""
+    """Return the prompts, one or several, each as text or token ids."""
     return given if isinstance(given, list) and not isinstance(given[0], int) else [given]
 
 
@@ -40,8 +40,9 @@ def chat_prompt(
     calling: Calling | None = None,
     effort: str | None = None,
 ) -> tuple[Tokens, ReplyForm]:
-    """Through the model's chat template, and what its answer is made of; `continue_final_message`
-    leaves the last message open."""
+    """Return the prompt that the chat template makes, and the form of the reply.
+
+    With `continue_final_message` the prompt leaves the last message open."""
     messages = [_message(message) for message in given["messages"]]
     _refuse_endless(sum(len(m["content"]) for m in messages), engine.max_model_len)
     asked = engine.conversations.ask(
@@ -62,14 +63,14 @@ def chat_prompt(
 
 
 def conversation(given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The instructions and items of a response, as messages."""
+    """Return the instructions and input items of a response as messages."""
     found = given.get("input", [])
     messages: list[dict[str, Any]] = []
     if given.get("instructions"):
         messages.append({"role": "system", "content": given["instructions"]})
     if isinstance(found, str):
         return [*messages, {"role": "user", "content": found}]
-    reasoned: dict[str, str] = {}  # by the assistant, before it said anything
+    reasoned: dict[str, str] = {}  # the assistant's, for its next message
     for item in found:
         kind = item.get("type", "message")
         if kind == "reasoning":
@@ -95,7 +96,8 @@ def conversation(given: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """One of the assistant's may say nothing, as where it was cut off while it reasoned."""
+    """Return a message for the chat template. The assistant's may be empty, as when it was cut off
+    while it reasoned."""
     role, calls = message["role"], message.get("tool_calls")
     content = content_text({"role": role, "content": message.get("content", "")})
     found = {"role": "system" if role == "developer" else role, "content": content}
@@ -108,7 +110,8 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def truncated(tokens: Tokens, num_kept: int | None, max_model_len: int, room: int) -> Tokens:
-    """`truncate_prompt_tokens`: the last so many; -1 leaves `room` for the answer."""
+    """Keep the last `num_kept` tokens (`truncate_prompt_tokens`); -1 leaves `room` for the answer,
+    None keeps all."""
     if num_kept is None:
         return tokens
     if num_kept == 0:
@@ -122,7 +125,7 @@ def truncated(tokens: Tokens, num_kept: int | None, max_model_len: int, room: in
 
 
 def _refuse_endless(num_chars: int, max_model_len: int) -> None:
-    """Before time is spent on a text that no context can hold."""
+    """Refuse a text that is too long for any context, before time is spent on it."""
     if num_chars > _LONGEST_TOKEN * max_model_len:
         raise PromptTooLong(
             f"this model's maximum context length is {max_model_len} tokens, and the prompt has "

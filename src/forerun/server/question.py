@@ -1,4 +1,4 @@
-"""What the engine is asked, from the fields that a client gave."""
+"""Builds the engine's requests from the fields that a client gave."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _SAMPLING: Final = (
     *("stop_token_ids", "include_stop_str_in_output", "ignore_eos", "skip_special_tokens"),
 )
 
-_DRAWN: Final = -1  # as a seed, in vLLM and in llama-server
+_DRAWN: Final = -1  # as a seed: draw one, as in vLLM and llama-server
 
 
 @dataclass(frozen=True)
 class Question:
-    """`num_choices` requests for each prompt, and how their answers are to be told."""
+    """`num_choices` requests for each prompt, and how their answers are to be sent."""
 
     requests: Sequence[Request]
     num_choices: int
     streams: bool
     traces: bool
     hides_answers: bool
-    reasoning: Reasoning | None = None  # in each answer
+    reasoning: Reasoning | None = None  # that each answer may have
 
     @classmethod
     def of(
@@ -51,8 +51,11 @@ class Question:
         num_prompt_logprobs: int | None = None,
         reply: ReplyForm | None = None,
     ) -> Question:
-        """Any thread may do this: what cannot run is refused, and nothing runs yet. `lengths` are
-        what the answers to each prompt may have; those of 0 tokens have one that nobody is shown.
+        """Build the requests, in any thread; those that could never run are refused, and none runs
+        yet.
+
+        `lengths` are the maximum tokens of an answer, by prompt. The engine generates at least one
+        token; if all lengths are 0, the answers are hidden.
         """
         _check_ids(given, engine.tokenizer.vocab_size)
         speculation, acceptance = _speculation(given.get("speculative"))
@@ -81,7 +84,7 @@ class Question:
                 for idx, (prompt, length) in enumerate(zip(prompts, lengths, strict=True))
                 for request in engine.requests(
                     prompt,
-                    # Equal prompts of a list get samples of their own, and one number repeats all.
+                    # Equal prompts in a list get different samples; one seed repeats them all.
                     params.with_(seed=derive_key(seed, idx), max_tokens=max(1, length))
                     if idx
                     else params,
@@ -98,7 +101,7 @@ class Question:
         return cls(requests, params.n, streams, traces, not any(lengths), reasoning)
 
     def ask(self, engine: AsyncEngine, timeout_s: float) -> Group:
-        """All answers are under way, or none is."""
+        """Queue the requests in the engine, all or none."""
         answers = engine.take(self.requests, whole=not (self.streams or self.traces))
         return Group(
             answers,
@@ -110,7 +113,7 @@ class Question:
 
 
 def _check_ids(given: Mapping[str, Any], vocab_size: int) -> None:
-    """Before time is spent on lists that name tokens again and again; each step reads them."""
+    """Refuse lists that must repeat ids, being longer than the vocabulary: each step reads them."""
     for name in ("allowed_token_ids", "stop_token_ids"):
         if (num := len(given.get(name, ()))) > vocab_size:
             raise bad_request(
@@ -137,8 +140,10 @@ def answer_len(
     *,
     may_be_short: bool = False,
 ) -> int:
-    """How many tokens an answer may have: as many as asked for, else, and for -1, what there is
-    room for. `may_be_short`: where there is less room, or the server gives less, it is not refused.
+    """Return how many tokens an answer may have: `wanted`, or all the room if that is None or -1.
+
+    `may_be_short`: if the context or the server's limit has less room than `wanted`, the answer is
+    shortened instead of refused.
     """
     ceiling = limits.max_answer_tokens
     num = len(prompt)
@@ -165,8 +170,8 @@ def answer_len(
 def answer_room(
     wanted: int | None, max_model_len: int, limits: Limits, usual: int | None = None
 ) -> int:
-    """What a prompt that is truncated to fit leaves for the answer: as many tokens as asked for,
-    else `usual`, or a quarter of the context."""
+    """Return how many tokens a truncated prompt leaves for the answer: `wanted`, else `usual`, else
+    a quarter of the context."""
     if wanted is not None and wanted >= 0:
         return wanted
     room = max_model_len // 4 if usual is None else usual
@@ -174,7 +179,7 @@ def answer_room(
 
 
 def _speculation(given: Any) -> tuple[RequestSpeculation | None, dict[str, Any]]:
-    """What may guess, and how guesses are judged."""
+    """Return the request's speculation, and the sampling option by which guesses are judged."""
     if given is None or given is True:
         return None, {}
     if given is False:
@@ -190,7 +195,7 @@ def _speculation(given: Any) -> tuple[RequestSpeculation | None, dict[str, Any]]
 
 
 def _predicted(given: Mapping[str, Any] | None) -> str | None:
-    """A text, or its pieces one after the other."""
+    """Return the predicted text, which may come in parts."""
     if given is None:
         return None
     content = given["content"]

@@ -1,4 +1,4 @@
-"""What all routes share: the engine once it is there, its names, and what may be asked."""
+"""What all routes share: the engine once it is loaded, its names, limits, and worker threads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _LONG_BODY: Final = 1 << 16  # bytes
 
 
 class Lane(StrEnum):
-    """Where bodies are read one after the other, so that nobody waits for what takes longer."""
+    """A worker thread that reads bodies one after the other. Each kind of body has its own, so that
+    short bodies do not wait for long ones."""
 
     SHORT = "short"
     LONG = "long"
@@ -41,7 +42,7 @@ class State(StrEnum):
 
 
 class Service:
-    """`names` are what clients may call the model; the first is what answers say.
+    """`names` are the model's names for clients; the first is that of requests without `model`.
 
     loading ──▶ ready ──▶ draining
     """
@@ -53,15 +54,15 @@ class Service:
         self.created = int(time.time())
         self.state = State.LOADING
         self.num_open = 0  # HTTP requests
-        self._num_unread = dict.fromkeys(Lane, 0)  # bodies that are there
+        self._num_unread = dict.fromkeys(Lane, 0)  # bodies that wait or are being read
         self.has_given_up = False
-        self._awaited: WeakSet[asyncio.Timeout] = WeakSet()  # of bodies that are not
+        self._awaited: WeakSet[asyncio.Timeout] = WeakSet()  # of bodies that still arrive
         self.fingerprint = ""
         self._engine: AsyncEngine | None = None
         self._readers = {lane: ThreadPoolExecutor(1, f"forerun-{lane}-reader") for lane in Lane}
 
     def start(self, engine: AsyncEngine, backend: str) -> None:
-        """The model is there; `backend` says what its bits depend on."""
+        """Take the loaded engine; `backend` names what the bits of its answers depend on."""
         self._engine = engine
         self.fingerprint = f"fp_{_digest(VERSION, *self.names, backend)}"
         if self.state is State.LOADING:
@@ -71,11 +72,11 @@ class Service:
         self.state = State.DRAINING
 
     def give_up(self) -> None:
-        """Bodies that are not there yet are not waited for any longer."""
+        """Stop waiting for bodies that still arrive."""
         self.has_given_up = True
         now = asyncio.get_running_loop().time()
         for time_left in list(self._awaited):
-            with suppress(RuntimeError):  # that one is over
+            with suppress(RuntimeError):  # its body has arrived
                 time_left.reschedule(now)
 
     def time_for_a_body(self) -> asyncio.Timeout:
@@ -85,12 +86,12 @@ class Service:
 
     @property
     def loaded(self) -> AsyncEngine | None:
-        """The engine whatever the state, for those who only look."""
+        """The engine in any state, for probes; None before it is loaded."""
         return self._engine
 
     @property
     def engine(self) -> AsyncEngine:
-        """For those who ask something of it."""
+        """The engine, for requests; `ApiError` while the server loads or drains."""
         if self.state is State.DRAINING:
             raise shutting_down()
         if self._engine is None:
@@ -98,7 +99,7 @@ class Service:
         return self._engine
 
     def model_named(self, name: str | None) -> str:
-        """What answers call the model; a name that nobody serves is not found."""
+        """Return the model's name for an answer; `ApiError` if it is not served here."""
         if name is None:
             return self.names[0]
         if name not in self.names:
@@ -112,8 +113,10 @@ class Service:
         return name
 
     async def read(self, work: Callable[[], Result], lane: Lane) -> Result:
-        """What a body takes, beside the event loop. Bodies wait in memory, so of more than may be
-        answered at once the next one is refused. Who was let in before the server drains is heard.
+        """Run `work`, which reads a body, in the lane's worker thread.
+
+        Waiting bodies take memory, so there are at most as many as requests that may be open;
+        further ones are refused. Bodies accepted before the server drains are still read.
         """
         num = self._num_unread[lane]
         if self._engine is not None and num >= self._engine.max_num_open:

@@ -1,4 +1,4 @@
-"""Server-sent events, and answers that end when their reader leaves."""
+"""Server-sent events, and answers that are cancelled when their client disconnects."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Result = TypeVar("Result")
 
 _LOG: Final = logging.getLogger("forerun.server")
 DONE: Final = b"data: [DONE]\n\n"
-COMMENT: Final = b": waiting\n\n"  # which clients pass over
+COMMENT: Final = b": waiting\n\n"  # clients ignore it
 REQUEST_ID: Final = ContextVar("request id", default="-")  # of the request that is being answered
-_HEARD_OUT: Final = 10.0  # seconds
-MANY_LOGPROBS: Final = 256  # to be written beside the event loop: of 20 tokens each it takes 0.1 s
-DIRECT: Final = "forerun.direct"  # in a scope: how the rest of an answer is sent
+_HEARD_OUT: Final = 10.0  # seconds that a body is still read after its error was sent
+MANY_LOGPROBS: Final = 256  # more are written off the event loop: with 20 tokens each, 0.1 s
+DIRECT: Final = "forerun.direct"  # key of the scope's `Direct`, by which streams are sent
 
 
 class JsonAnswer(Response):
@@ -37,7 +37,8 @@ class JsonAnswer(Response):
 
 
 class LastWords(JsonAnswer):
-    """To a client that still sends: it is told at once, and then heard out for a while."""
+    """An error to a client that still sends: the error goes out at once, then the body is read and
+    dropped for a while."""
 
     def __init__(
         self, content: Any, status: int, headers: dict[str, str], num_dropped_bytes: int
@@ -57,10 +58,11 @@ class LastWords(JsonAnswer):
 
 
 class EventStream(Response):
-    """Ends when its reader leaves; cut off when that takes far longer than the request may.
+    """A stream of events. It ends when its client disconnects, and is cut off if sending it takes
+    far longer than the request may.
 
-    Only its head goes the way of all answers. What follows is sent directly: each layer on the way
-    costs as much as the chunk.
+    Only its head passes through all layers of the application. Events are sent directly, as each
+    layer would cost as much as the event itself.
     """
 
     media_type = "text/event-stream"
@@ -73,7 +75,7 @@ class EventStream(Response):
         ping: bytes = COMMENT,
         ping_interval_s: float = 0.0,
     ) -> None:
-        # nginx would hold events back until it has some kilobytes of them.
+        # Otherwise nginx buffers events until it has some kilobytes.
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._events = events
@@ -87,7 +89,7 @@ class EventStream(Response):
             with left_by(receive, self._leave):
                 async with asyncio.timeout(self._timeout_s):
                     await send({"type": "http.response.start", **head})
-                    # In a task of its own: an event wakes no frame of those that led here.
+                    # A task of its own: events then resume none of the frames that led here.
                     await asyncio.create_task(self._send_all(scope[DIRECT]))
         except TimeoutError:  # the rest is not sent, so the connection is closed
             _LOG.warning("request %s: its reader was too slow and is cut off", REQUEST_ID.get())
@@ -103,8 +105,10 @@ class EventStream(Response):
 
 
 async def data_events(form: ChunkForm, direct: Direct) -> AsyncIterator[bytes]:
-    """`data:` lines of a form's chunks. An error on the way is one too: the head is sent. Those of
-    a reader who keeps up are written as soon as they are there, and are not among these."""
+    """Yield a form's chunks as `data:` lines.
+
+    While the reader keeps up, chunks are written as they come instead of being yielded. An error
+    becomes an event as well, since the head was sent."""
 
     def take(deltas: list[Delta]) -> bool:
         if not direct.keeps_up or form.num_logprobs(deltas) > MANY_LOGPROBS:
@@ -124,12 +128,12 @@ async def data_events(form: ChunkForm, direct: Direct) -> AsyncIterator[bytes]:
 
 
 async def made(make: Callable[..., Result], *args: Any, is_long: bool) -> Result:
-    """`make(*args)`; beside the event loop where it takes long, so that no stream waits for it."""
+    """Return `make(*args)`, from a worker thread if it `is_long`, so that no stream waits."""
     return await asyncio.to_thread(make, *args) if is_long else make(*args)
 
 
 def explained(error: Exception) -> ApiError:
-    """For the client; what is our fault is logged."""
+    """Return the error for the client; log it if the server is at fault."""
     told = as_api_error(error)
     if told.status == 500:
         _LOG.error("request %s failed", REQUEST_ID.get(), exc_info=error)
@@ -138,7 +142,7 @@ def explained(error: Exception) -> ApiError:
 
 @contextmanager
 def left_by(receive: Receive, leave: Callable[[], None]) -> Iterator[None]:
-    """`leave` is called when the client is gone, and at the end."""
+    """Call `leave` when the client disconnects, and at the end."""
     watch = asyncio.create_task(_left(receive, leave))
     try:
         yield
@@ -148,7 +152,7 @@ def left_by(receive: Receive, leave: Callable[[], None]) -> Iterator[None]:
 
 
 async def _left(receive: Receive, leave: Callable[[], None]) -> None:
-    """The body has been read, so the next message says that the client is gone."""
+    """Wait for the client to disconnect: the body has been read, so no other message follows."""
     while (await receive())["type"] != "http.disconnect":
         pass
     leave()

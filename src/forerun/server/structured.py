@@ -1,4 +1,4 @@
-"""What an answer must look like, in the words of each API."""
+"""The constraint on an answer, from the fields of each API."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from forerun.types import StructuredOutputsParams
 
 
 class Structure(NamedTuple):
-    """`field` is where a client asked for it."""
+    """A constraint, and the `field` in which the client asked for it."""
 
     field: str | None = None
     wanted: StructuredOutputsParams | None = None
 
 
 def structure_of(given: Mapping[str, Any]) -> Structure:
-    """vLLM's `structured_outputs`, or what an API has in its place."""
+    """Return the constraint in vLLM's `structured_outputs`, or in the API's own field for it."""
     found = list[Structure]()
     if (own := given.get("structured_outputs")) is not None:
         found.append(Structure("structured_outputs", _by_vllm(own)))
@@ -30,14 +30,14 @@ def structure_of(given: Mapping[str, Any]) -> Structure:
 
 
 def may_take_long(given: Mapping[str, Any]) -> bool:
-    """Whether a grammar has to be made of a body's fields, and tried."""
+    """Whether a body's fields need a grammar, which has to be compiled and tried."""
     is_asked = given.get("structured_outputs") or given.get("tools")
     return bool(is_asked) or any(True for _ in _formats(given))
 
 
 def _formats(given: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Where a client asked for something else than text, and for what: in chat, in responses, and
-    in messages."""
+    """Yield the fields in which a client asked for a format other than text, with their values: of
+    chat, responses and messages."""
     for name, asked in (
         ("response_format", given.get("response_format", {})),
         ("text.format", given.get("text", {}).get("format", {})),
@@ -55,7 +55,8 @@ def _by_vllm(asked: Mapping[str, Any]) -> StructuredOutputsParams | None:
 
 
 def _by_schema(asked: Mapping[str, Any]) -> StructuredOutputsParams:
-    """Chat alone wraps a schema in an object of its own. One without a schema is any object."""
+    """Return the constraint for a format; only chat nests the schema under `json_schema`. Without a
+    schema the answer is any object."""
     schema = asked.get("json_schema", asked).get("schema")
     if schema is None:
         return StructuredOutputsParams(json_object=True)

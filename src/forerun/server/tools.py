@@ -1,4 +1,4 @@
-"""What an answer may call, in the words of each API."""
+"""What an answer may call, from the fields of each API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from forerun.tools import Calling
 
 
 def calling_of(given: Mapping[str, Any], engine: AsyncEngine) -> Calling | None:
-    """From `tools` and `tool_choice`."""
+    """Return what the answer may call by `tools` and `tool_choice`; None if nothing."""
     tools = list(map(_nested, functions(given.get("tools", ()))))
     field, answer = structure_of(given)
     try:
@@ -33,7 +33,7 @@ def calling_of(given: Mapping[str, Any], engine: AsyncEngine) -> Calling | None:
 
 
 def _nested(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Responses say flatly what chat says in an object of its own."""
+    """Return a tool in chat's form, which nests under `function` what responses have flat."""
     if "function" in tool:
         return tool
     function = {name: value for name, value in tool.items() if name != "type"}

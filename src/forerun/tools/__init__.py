@@ -1,4 +1,4 @@
-"""Tools: what a model may call, how its family writes calls, and how they are read."""
+"""Tools: functions that a model may call, how its family writes calls, and how they are parsed."""
 
 from forerun.tools.call import ToolCall
 from forerun.tools.calling import Calling

@@ -11,7 +11,8 @@ from typing import Any
 
 
 def fresh_call_id(num_chars: int | None = None) -> str:
-    """Some templates take only letters and digits, and so many of them."""
+    """Return a random id. With `num_chars` it has that many letters and digits and nothing else,
+    as some templates require."""
     if num_chars is None:
         return f"call_{secrets.token_hex(12)}"
     return secrets.token_hex(num_chars)[:num_chars]
@@ -19,7 +20,7 @@ def fresh_call_id(num_chars: int | None = None) -> str:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """`arguments` is JSON, as the model wrote it; cut off where the answer was."""
+    """`arguments` is JSON text as the model wrote it, incomplete if the answer was cut off."""
 
     name: str
     arguments: str
@@ -27,14 +28,14 @@ class ToolCall:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The arguments by name; numbers beyond those of floats are the largest float."""
+        """The arguments by name; numbers that overflow a float become the largest float."""
         found: dict[str, Any] = json.loads(
             self.arguments, parse_float=_finite, parse_int=_whole_or_finite
         )
         return found
 
     def as_dict(self) -> dict[str, Any]:
-        """As it stands in a conversation."""
+        """Return the call in OpenAI's form, as messages contain it."""
         function = {"name": self.name, "arguments": self.arguments}
         return {"id": self.id, "type": "function", "function": function}
 
@@ -45,6 +46,6 @@ def _finite(digits: str) -> float:
 
 
 def _whole_or_finite(digits: str) -> float:
-    """Python refuses to read whole numbers of thousands of digits."""
+    """Parse an integer; one with more digits than Python's `int` accepts becomes a float."""
     most = sys.get_int_max_str_digits()
     return _finite(digits) if 0 < most < len(digits) else int(digits)

@@ -14,10 +14,10 @@ from forerun.types import SamplingParams, StructuredOutputsParams
 
 @dataclass(frozen=True)
 class Calling:
-    """`tools` are those that may be called, `shown` those that the model is told of.
+    """`tools` may be called; the prompt lists those in `shown`.
 
-    `structure` is what the answer must look like: words, in which calls may begin, or, where it
-    `must_call`, calls alone.
+    `structure` constrains the answer: text in which calls may begin, or calls alone if it
+    `must_call`.
     """
 
     form: CallFormat

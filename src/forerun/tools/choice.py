@@ -1,4 +1,4 @@
-"""Whether an answer may call tools, or must, and which."""
+"""`tool_choice`: whether an answer may or must call tools, and which."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MODES: Final = ("auto", "required", "none")
 
 @dataclass(frozen=True)
 class ToolChoice:
-    """`names` are all that may be called; None: every tool. `is_once`: one function was named,
-    which is called once."""
+    """`names` are the tools that may be called; None: all. `is_once`: the client named a single
+    function, which is called exactly once."""
 
     mode: str = "auto"
     names: tuple[str, ...] | None = None
@@ -24,8 +24,7 @@ class ToolChoice:
 
     @classmethod
     def of(cls, given: Any) -> ToolChoice:
-        """From OpenAI's forms, those of chat and those of responses: a mode, one function, or
-        allowed tools."""
+        """Parse a mode, one function, or allowed tools, as chat or responses write them."""
         if given is None or given in MODES:
             return cls(given or "auto")
         if isinstance(given, Mapping):
@@ -41,7 +40,7 @@ class ToolChoice:
         raise _no_choice(given)
 
     def among(self, tools: Sequence[Tool]) -> list[Tool]:
-        """Those that may be called."""
+        """Return those of `tools` that may be called."""
         if not tools and self.mode == "required":
             raise InvalidToolChoice(
                 "tool_choice asks for a call, and there are no tools; give some."
@@ -56,7 +55,7 @@ class ToolChoice:
 
 
 def _name_in(given: Any) -> str:
-    """Of a function: chat wraps it in an object of its own, and responses do not."""
+    """Return the function's name; chat nests it under `function`, responses do not."""
     found = given.get("function", given) if isinstance(given, Mapping) else None
     name = found.get("name") if isinstance(found, Mapping) else None
     if not isinstance(name, str):

@@ -1,4 +1,4 @@
-"""Schemas of arguments as they are followed."""
+"""Reduces the schemas of arguments to what a grammar can enforce."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from forerun.tools.tool import Tool
 from forerun.types import StructuredOutputsParams
 
 Check = Callable[[StructuredOutputsParams], None]  # raises `InvalidGrammar`
-Clock = Callable[[], float]  # seconds of a processor
-_MAX_KEPT: Final = 512  # schemas, as callers give the same tools again and again
+Clock = Callable[[], float]  # CPU seconds
+_MAX_KEPT: Final = 512  # schemas; clients send the same tools with every request
 _MOST_CHECKS, _MOST_SECONDS = 512, 5.0
 
 
 class Following:
-    """What cannot be followed is left out of a schema, part by part, so that more may fit; of a
-    tool that is strict it is an error. What takes long by the `clock` of these checks is refused,
-    one schema or several: were the rest left out, answers would depend on the machine."""
+    """Drops from schemas, part by part, what `check` rejects, so that more values fit; in a strict
+    tool it is an error.
+
+    Tools whose checks take too long by `clock` are refused, be it one schema or all together:
+    dropping what is left unchecked would make answers depend on the machine."""
 
     def __init__(self, check: Check, clock: Clock) -> None:
         self._check = check
@@ -30,7 +32,7 @@ class Following:
         self._nearest = lru_cache(_MAX_KEPT)(self._found)
 
     def nearest_of(self, tools: Iterable[Tool]) -> dict[str, Schema]:
-        """By their names."""
+        """Return what can be enforced of each tool's schema, by tool name."""
         end, found = self._clock() + _MOST_SECONDS, dict[str, Schema]()
         for tool in tools:
             _check_time(self._clock, end)
@@ -38,7 +40,7 @@ class Following:
         return found
 
     def nearest(self, tool: Tool) -> Schema:
-        """The nearest to its schema that can be followed."""
+        """Return the nearest schema to the tool's that can be enforced."""
         text = json.dumps(tool.schema)
         if not tool.is_strict:
             return self._nearest(text)
@@ -55,7 +57,7 @@ class Following:
 
 
 class _Mending:
-    """Of one schema, in so many looks."""
+    """Reduces one schema, with a limited number of checks."""
 
     def __init__(self, check: Check, clock: Clock) -> None:
         self._check = check
@@ -66,7 +68,7 @@ class _Mending:
     def mended(self, schema: Schema) -> Any:
         if self._fits(schema):
             return schema
-        # What stands behind `$ref` is looked at beside others of which nothing is known.
+        # While a definition is checked, all references in it allow any value.
         kinds = [kind for kind in ("$defs", "definitions") if isinstance(schema.get(kind), dict)]
         unknown = {kind: dict.fromkeys(schema[kind], True) for kind in kinds}
         known = {
@@ -77,8 +79,8 @@ class _Mending:
         return {**found, **known} if isinstance(found, dict) else found
 
     def _nearest(self, part: Any, known: Mapping[str, Any]) -> Any:
-        """Whole, or without what cannot be followed of its parts, or without keywords that may not
-        be followed, or without all but its form."""
+        """Return the first of these that fits: the part itself, the part with its subschemas
+        reduced, that without doubtful keywords, its basic form, or {}."""
         if not isinstance(part, dict) or self._fits({**part, **known}):
             return part
         found = any_of(mapped_parts(part, lambda each: self._nearest(each, known)))

@@ -1,4 +1,4 @@
-"""How families of models write calls."""
+"""The formats in which families of models write calls."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from forerun.models.text.tokenizer import Tokenizer
 from forerun.tools.headers import Way
 from forerun.tools.tool import Tool
 
-# As models are trained to write JSON: Python's way, with no other space.
+# Models are trained on JSON spaced as Python's `json.dumps` does; no other white space is allowed.
 _SPACING: Final = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
 class Layout(NamedTuple):
-    """A way to write a call as JSON, and what closes it."""
+    """A spelling of a call as JSON: how it begins, and the text after its arguments."""
 
     way: Way
     behind: str
 
 
-# JSON alone: in a block of code, or in a paragraph of its own; on one line, or indented.
+# Where JSON without marks counts as a call, and its spellings: in a code block or in a paragraph of
+# its own; on one line or indented.
 _BLOCKS: Final = (("\n```json\n", "\n```"), ("\n```\n", "\n```"), (LEAD, ""))
 _LAYOUTS: Final = (
     Layout(Way('{"name": "', '", "arguments": '), "}"),
@@ -37,12 +38,12 @@ _LAYOUTS: Final = (
 class CallFormat:
     """How a family of models writes calls.
 
-    All calls stand within `opens` and `closes`, each within `before` and `after`, separated by
-    `between` (None: there is only one): {"name": …, `key`: {…}}. Calls begin with `trigger`; if it
-    is None, with an object that begins with a function's name.
+    A call is `before`, {"name": …, `key`: {…}}, `after`. All calls of an answer stand between
+    `opens` and `closes`, separated by `between` (None: there is only one call). Calls begin with
+    `trigger`; if it is None, with an object whose `name` is that of a function.
 
-    Models that have not quite learnt this format write calls in one of `layouts` within one of
-    `blocks`, pairs of what opens and what closes it. Such a call is the only one of its answer.
+    Models that have not quite learnt this format write a call in one of `layouts` within one of
+    `blocks`, pairs of opening and closing text. Such a call is the only one of its answer.
     """
 
     name: str
@@ -53,15 +54,15 @@ class CallFormat:
     after: str = ""
     between: str | None = None
     closes: str = ""
-    is_special: bool = False  # some of it is special tokens, which texts leave out
-    id_len: int | None = None  # of the ids of calls, where the template asks for it
+    is_special: bool = False  # it has special tokens, which text normally omits
+    id_len: int | None = None  # characters of a call's id, if the template prescribes them
     blocks: tuple[tuple[str, str], ...] = ()
     layouts: tuple[Layout, ...] = ()
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, wanted: str | None) -> CallFormat:
-        """The one that is `wanted`, or that the chat template shows. Where a template knows no
-        tools, they are described as Hermes has them."""
+        """Return the format named `wanted`, or else the one that the chat template shows; Hermes'
+        if the template has no tools, since a message then describes them."""
         source = tokenizer.chat_template or ""
         if wanted is not None:
             if wanted not in FORMATS:
@@ -76,7 +77,7 @@ class CallFormat:
                 "how this model's chat template writes tool calls is not known; give "
                 f"tool_call_parser: {', '.join(FORMATS)}."
             )
-        # Both are written; a template shows which its model has learnt.
+        # Mistral's models differ in this space; the template shows this model's form.
         if found is MISTRAL and "[TOOL_CALLS] [" in source:
             found = replace(MISTRAL, opens="[TOOL_CALLS] [")
         written = found.written([("", "")])
@@ -84,25 +85,26 @@ class CallFormat:
         return replace(found, is_special=any(mark in written for mark in marks if mark))
 
     def header(self, name: str) -> str:
-        """What stands before a call's arguments."""
+        """Return the text before a call's arguments."""
         return self.next_way.of(name)
 
     def written(self, calls: Iterable[tuple[str, str]]) -> str:
-        """Names and arguments as the model writes them."""
+        """Return `calls`, pairs of name and arguments, as the model writes them."""
         each = [f"{self.header(name)}{arguments}}}{self.after}" for name, arguments in calls]
         return self.opens + (self.between or "").join(each) + self.closes
 
     def triggers(self, tools: Sequence[Tool]) -> tuple[str, ...]:
-        """What an answer has in it where calls begin."""
+        """Return the texts that mark the beginning of a call in an answer."""
         if self.trigger is None:
             return tuple(f'{{"name": "{tool.name}"' for tool in tools)
-        # A name alone may be that of anything; the space at the end is often the next token's.
+        # Up to the arguments' key, since any JSON may have a `name`; without the last space, which
+        # is often part of the next token.
         others = (way.of(tool.name).rstrip() for way in self._other_ways for tool in tools)
         return (self.trigger, *others)
 
     @property
     def first_ways(self) -> tuple[Way, ...]:
-        """To begin the first call of an answer."""
+        """The ways to begin the first call of an answer."""
         way = self.next_way
         return Way(self.opens + way.before_name, way.before_arguments), *self._other_ways
 
@@ -116,11 +118,11 @@ class CallFormat:
 
     @property
     def next_way(self) -> Way:
-        """To begin any call behind it."""
+        """The way to begin any further call."""
         return Way(f'{self.before}{{"name": "', f'", "{self.key}": ')
 
     def rules(self, schemas: Mapping[str, Any], *, repeats: bool) -> str:
-        """`calls` in Lark; `schemas` are those of arguments, by the names of functions."""
+        """Return Lark's rules for `calls`; `schemas` are the arguments', by function name."""
         more = ""
         if repeats and self.between is not None:
             more = f" ({json.dumps(self.between)} call)*" if self.between else " call*"
@@ -141,7 +143,7 @@ class CallFormat:
         return "\n".join(lines)
 
     def _block_rules(self, schemas: Mapping[str, Any]) -> Iterator[str]:
-        """Of calls within `blocks`; white space in their arguments is free."""
+        """Yield the rules of calls within `blocks`, with free white space in their arguments."""
         for idx, (opens, closes) in enumerate(self.blocks):
             end = f" {json.dumps(closes)}" if closes else ""
             yield f"block{idx}: {json.dumps(opens)} layout{end}"
@@ -168,7 +170,7 @@ LLAMA: Final = CallFormat("llama3_json", key="parameters")
 MISTRAL: Final = CallFormat(
     "mistral", trigger="[TOOL_CALLS]", opens="[TOOL_CALLS][", between=", ", closes="]", id_len=9
 )
-# By the names that vLLM gives their parsers.
+# By vLLM's names for their parsers.
 FORMATS: Final = {each.name: each for each in (HERMES, LLAMA, MISTRAL)}
 
 

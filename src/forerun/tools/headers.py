@@ -1,4 +1,4 @@
-"""What stands before the arguments of a call, looked for in a text as it grows."""
+"""Finds the headers of calls, the text before their arguments, in a text that grows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Way(NamedTuple):
-    """To begin a call: what stands before a function's name, and between that and its arguments."""
+    """How a call begins: the text before the function's name, and from there to the arguments."""
 
     before_name: str
     before_arguments: str
@@ -40,7 +40,8 @@ class Headers:
         self._longest_beginning = max(map(len, starts))
 
     def first_in(self, text: str, num_searched: int = 0) -> Found | None:
-        """Return the first header; none ends within the first `num_searched` characters."""
+        """Return the first header in `text`, or None. The caller has found that none ends within
+        the first `num_searched` characters."""
         at = max(0, num_searched - self._longest)
         while (found := self._pattern.search(text, at)) is not None:
             name = next(filter(None, found.groups()))
@@ -50,8 +51,8 @@ class Headers:
         return None
 
     def num_before(self, text: str) -> int:
-        """Return where the first header may begin that more text completes; in `text` there is
-        none."""
+        """Return the first index at which a header may begin that more text will complete; `text`
+        itself has no complete header."""
         longest = min(len(text), self._longest_beginning)
         sizes = range(longest, 0, -1)
         begun = next((num for num in sizes if text[-num:] in self._beginnings), 0)
@@ -65,7 +66,7 @@ class Headers:
         return min([len(text) - begun, *named])
 
     def _may_go_on(self, way: Way, rest: str) -> bool:
-        """Whether `rest` may begin what stands after `before_name`."""
+        """Whether `rest`, the text after `before_name`, may still become the rest of a header."""
         name, quote, behind = rest.partition('"')
         if quote:
             return name in self._names and way.before_arguments.startswith(quote + behind)

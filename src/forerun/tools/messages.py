@@ -1,4 +1,4 @@
-"""A conversation with tools in it, as a chat template takes it."""
+"""Rewrites conversations that contain calls of tools for chat templates."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ _INTRODUCTION: Final = (
 
 
 def with_values(messages: Messages) -> Messages:
-    """Clients send the arguments of calls as text, and templates write JSON themselves."""
+    """Parse the arguments of calls: clients send JSON text, and templates write the JSON."""
     return list(map(_with_values, messages))
 
 
 def in_words(messages: Messages, tools: Sequence[Tool], form: CallFormat, role: str) -> Messages:
-    """For a template that knows no tools: the first message, which is one of `role`, tells of them,
-    and the user what they brought."""
+    """Rewrite a conversation for a template without tools.
+
+    The first message, of `role`, describes the tools; results become messages of the user."""
     plain: list[Mapping[str, Any]] = []
     for message in messages:
         told = _in_words(message, form)
@@ -63,7 +64,7 @@ def _with_values(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _values(function: Mapping[str, Any]) -> Mapping[str, Any] | str:
-    """Those of a call that was cut off are the text that there is of them."""
+    """Return a call's arguments, or their text if it is no JSON object, as when it was cut off."""
     given = function.get("arguments") or {}
     if isinstance(given, Mapping):
         return given
@@ -74,14 +75,14 @@ def _values(function: Mapping[str, Any]) -> Mapping[str, Any] | str:
         )
     try:
         found = json.loads(given)
-        json.dumps(found)  # as templates do
+        json.dumps(found)  # templates write it; too deep nesting fails here
     except (ValueError, RecursionError):
         return given
     return found if isinstance(found, Mapping) else given
 
 
 def _in_words(message: Mapping[str, Any], form: CallFormat) -> dict[str, Any]:
-    """Calls as the model writes them, and what tools said as what a user says."""
+    """Return the message as plain text: calls as the model writes them, results within tags."""
     if message.get("role") == "tool":
         content = message.get("content")
         text = content if isinstance(content, str) else content_text({"content": content})

@@ -1,4 +1,4 @@
-"""Words and calls, from an answer's text as it grows."""
+"""Splits an answer's text, as it grows, into words and calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CallBegun(NamedTuple):
 
 
 class Arguments(NamedTuple):
-    """More of those of the call that began last."""
+    """More of the latest call's arguments."""
 
     text: str
 
@@ -31,14 +31,15 @@ Piece = Words | CallBegun | Arguments
 
 @dataclass
 class _Extent:
-    """How far an object in JSON goes."""
+    """Finds the end of a JSON object that arrives in pieces."""
 
     depth: int = 0
     is_in_text: bool = False
     is_escaped: bool = False
 
     def end_in(self, text: str) -> int | None:
-        """Where it ends, if it does."""
+        """Return the index in `text`, the next piece, after the object's last character; None if
+        the object goes on."""
         for at, char in enumerate(text):
             if self.is_escaped:
                 self.is_escaped = False
@@ -60,11 +61,11 @@ _WORDS, _ARGUMENTS, _BEHIND = range(3)
 
 
 class CallReader:
-    """Takes a growing text apart into words and calls.
+    """Splits a growing text into words and calls.
 
-    Text that may turn out to begin a call is held back, white space before it too. Once calls have
-    begun, a grammar ensures that only calls follow; without `has_words` there are no words before
-    them either. A call whose arguments have not begun is left out.
+    Text that may turn out to begin a call is held back, and so is white space before it. After the
+    first call the grammar allows only calls; without `has_words` it allows no words before them
+    either. A call that is cut off before its arguments is left out.
     """
 
     def __init__(self, form: CallFormat, tools: Sequence[Tool], *, has_words: bool = True) -> None:
@@ -73,15 +74,15 @@ class CallReader:
         names = [tool.name for tool in tools]
         self._first = Headers(form.first_ways, names)
         self._next = Headers([form.next_way], names)
-        self._text = LEAD  # held back; ways to begin a call may count on it
-        self._num_lead = len(LEAD)  # characters of it that are not the answer's
-        self._num_searched = 0  # characters of it that were searched for a header
+        self._text = LEAD  # what is held back; some calls begin with these line breaks
+        self._num_lead = len(LEAD)  # characters of `_text` that are not the answer's
+        self._num_searched = 0  # characters of `_text` within which no header ends
         self._at: int = _WORDS
         self._extent = _Extent()
         self.num_calls = 0
 
     def read(self, text: str, *, is_last: bool = False) -> list[Piece]:
-        """What is known now, with `text` behind all that came before."""
+        """Return the pieces that are certain after `text`, the next part of the answer."""
         self._text += text
         pieces: list[Piece] = []
         while (found := self._step()) is not None:
@@ -92,11 +93,11 @@ class CallReader:
 
     @property
     def is_whole(self) -> bool:
-        """Whether no call has begun that has not ended."""
+        """Whether every call that has begun is complete."""
         return self._at != _ARGUMENTS
 
     def _step(self) -> list[Piece] | None:
-        """Return what is known next; None if that takes more text."""
+        """Return the next pieces, or None if more text is needed."""
         if self._at == _ARGUMENTS:
             return self._read_arguments()
         is_behind = self._at == _BEHIND

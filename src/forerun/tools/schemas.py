@@ -1,4 +1,4 @@
-"""Schemas of arguments, as far as they can be followed."""
+"""Rewrites the schemas of arguments, dropping what does not matter or cannot be enforced."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from forerun.grammars.schemas import BY_NAME, Schema
 
-# Said to people, and without meaning for what fits.
+# Keywords that are dropped: all but `nullable`, which is rewritten, do not affect what fits.
 _NOTES: Final = frozenset(
     ("$schema", "title", "description", "default", "examples", "$comment", "deprecated", "nullable")
 )
@@ -15,7 +15,7 @@ _BARE: Final = frozenset(
     ("type", "properties", "required", "items", "anyOf", "enum", "const", "additionalProperties")
 )
 _THE_REST_OF: Final = {"patternProperties": "additionalProperties", "prefixItems": "items"}
-# What llguidance follows of all others; formats it knows some of.
+# Keywords that llguidance always enforces. `format` is not among them: it knows only some formats.
 _FOLLOWED: Final = frozenset(
     (
         *("type", "enum", "const", "$ref", "$id", "$anchor", "anyOf", "oneOf", "allOf"),
@@ -29,25 +29,28 @@ ANY_OBJECT: Final[Schema] = {"type": "object"}
 
 
 def without_notes(schema: Schema) -> Schema:
-    """As short as it can be said; OpenAPI's `nullable` in the words of JSON Schema, but that of all
-    arguments together: these are never null."""
+    """Return the schema without annotations, and with OpenAPI's `nullable` as a type null.
+
+    `nullable` at the top is ignored: the arguments as a whole are never null."""
     found: Schema = _mapped({**schema, "nullable": False})
     return found
 
 
 def followed(schema: Schema) -> Schema:
-    """Without keywords that may not be followed: more may fit. Those of its parts stay."""
+    """Drop keywords that llguidance may not enforce, so that more values fit; subschemas stay as
+    they are."""
     return {key: value for key, value in schema.items() if key in _FOLLOWED}
 
 
 def any_of(schema: Schema) -> Schema:
-    """With `oneOf` as any of them; left out beside another choice."""
+    """Turn `oneOf` into `anyOf`, or drop it if the schema has an `anyOf` already."""
     found = {key: value for key, value in schema.items() if key != "oneOf"}
     return {"anyOf": schema["oneOf"], **found} if "oneOf" in schema else found
 
 
 def bare(schema: Schema) -> Schema:
-    """Its form alone, without what is said of the rest where parts of it are not told."""
+    """Keep only the basic keywords. `additionalProperties` goes with `patternProperties`, and
+    `items` with `prefixItems`: each describes what the other leaves over."""
     others = {_THE_REST_OF[key] for key in schema if key in _THE_REST_OF}
     return {key: value for key, value in schema.items() if key in _BARE - others}
 

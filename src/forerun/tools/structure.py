@@ -1,4 +1,4 @@
-"""What an answer must look like, where tools may be called."""
+"""The constraint on answers that may call tools."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from forerun.tools.schemas import ANY_OBJECT
 from forerun.tools.tool import Tool
 from forerun.types import StructuredOutputsParams
 
-_MOST_CHARS: Final = 1 << 16  # of rules with several ways to write calls
+_MOST_CHARS: Final = 1 << 16  # of rules that allow calls in blocks, too
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """`answer` is what words must look like, if they must; `repeats` allows several calls."""
+    """What a request asks for: `answer` constrains an answer without calls, `repeats` allows
+    several calls."""
 
     form: CallFormat
     tools: tuple[Tool, ...]
@@ -30,15 +31,15 @@ class Wanted:
 
     @property
     def nearest(self) -> Wanted:
-        """With other ways to write calls where a model may choose to, and where they cost little;
-        not beside an answer in JSON, which they could not be told from."""
+        """This, without `blocks` if a call is required, if the rules are long, or if the answer may
+        be JSON too, from which calls in blocks could not be told."""
         may_choose = not self.must_call and self.answer is None
         if self.form.blocks and may_choose and len(self._rules) <= _MOST_CHARS:
             return self
         return replace(self, form=replace(self.form, blocks=(), layouts=()))
 
     def structure(self, check: Check, following: Following) -> StructuredOutputsParams:
-        """What cannot be followed of tools is left out where these are not strict."""
+        """Return the constraint; what cannot be enforced of non-strict tools is dropped."""
         self._check_answer()
         try:
             found = self._written(self._rules)

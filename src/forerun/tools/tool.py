@@ -14,14 +14,14 @@ from forerun.grammars.schemas import closed
 from forerun.option_checks import is_unicode
 from forerun.tools.schemas import without_notes
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,130}")  # two of 64 and what joins them
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,130}")  # two names of 64, joined by `__`
 _NO_PARAMETERS: Final = '{"type": "object", "properties": {}, "additionalProperties": false}'
 
 
 @dataclass(frozen=True)
 class Tool:
-    """`parameters` is the text of a JSON schema of an object, which arguments fit. Keywords that
-    cannot be followed are an error where it `is_strict`, and else are left out."""
+    """`parameters` is the JSON schema of the arguments, as text. Keywords that cannot be enforced
+    are an error if the tool `is_strict`, and are dropped otherwise."""
 
     name: str
     description: str | None = None
@@ -30,7 +30,7 @@ class Tool:
 
     @classmethod
     def of(cls, given: Any) -> Tool:
-        """From OpenAI's form: {"type": "function", "function": {"name": …}}."""
+        """Parse OpenAI's form, {"type": "function", "function": {"name": …}}."""
         function = given.get("function") if isinstance(given, Mapping) else None
         if not isinstance(function, Mapping) or given.get("type", "function") != "function":
             raise InvalidOption(
@@ -51,13 +51,13 @@ class Tool:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Of its arguments: a function without parameters takes none, and no function takes what it
-        does not tell of."""
+        """The arguments' schema. A function without parameters takes no arguments, and objects are
+        closed: only names in `properties` are allowed, unless the schema says otherwise."""
         told = without_notes(json.loads(self.parameters or _NO_PARAMETERS))
         return closed({**told, "type": "object"})
 
     def as_dict(self) -> dict[str, Any]:
-        """As templates show it."""
+        """Return the tool in OpenAI's form, which chat templates read."""
         function: dict[str, Any] = {"name": self.name}
         if self.description is not None:
             function["description"] = self.description

@@ -1,4 +1,4 @@
-"""Tools beside one model."""
+"""The tools of requests to one model: checked, turned into grammars, and shown in prompts."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from forerun.tools.tool import Tool
 from forerun.types import StructuredOutputsParams
 
 MAX_TOOLS: Final = 512
-_MAX_KEPT: Final = 64  # structures, as callers give the same tools again and again
+_MAX_KEPT: Final = 64  # grammars; clients send the same tools with every request
 
 
 class Toolbox:
-    """`parser` names how calls are written; None: as the chat template shows it."""
+    """`parser` names the format of calls; None: the format that the chat template shows."""
 
     def __init__(self, tokenizer: Tokenizer, grammars: Grammars, parser: str | None) -> None:
         self._tokenizer = tokenizer
@@ -35,7 +35,7 @@ class Toolbox:
 
         @lru_cache(_MAX_KEPT)
         def settled(wanted: Wanted) -> tuple[CallFormat, StructuredOutputsParams]:
-            """How calls are written, and what the answer must look like."""
+            """Return the format of calls, and the constraint on the answer."""
             nearest = wanted.nearest
             return nearest.form, nearest.structure(grammars.check, following)
 
@@ -52,8 +52,11 @@ class Toolbox:
         repeats: bool | None = None,
         answer: StructuredOutputsParams | None = None,
     ) -> Calling | None:
-        """What one request may call, and how often; words fit `answer`, if there is one. None where
-        nothing may be called: then the model is not told of any tool, either."""
+        """Return what a request may call, or None if it may call nothing; the prompt then lists no
+        tools either.
+
+        `repeats` is `parallel_tool_calls`. If `answer` is given, an answer without calls fits it.
+        """
         require(isinstance(repeats, bool | None), "parallel_tool_calls", repeats, "true or false")
         if not isinstance(tools, list | tuple | None):
             raise InvalidOption("tools are no list; give one of OpenAI's form.")
@@ -72,7 +75,7 @@ class Toolbox:
     def told(
         self, messages: Messages, shown: Sequence[Tool], variables: Mapping[str, Any]
     ) -> tuple[Messages, Mapping[str, Any]]:
-        """Messages and variables for the chat template, with which the model is shown tools."""
+        """Return the messages and template variables that show the model its tools."""
         messages = with_values(messages)
         if self._is_in_template:
             tools = [tool.as_dict() for tool in shown]
@@ -85,13 +88,13 @@ class Toolbox:
 
     @property
     def _is_in_template(self) -> bool:
-        """Whether the chat template knows tools; if not, a message tells of them."""
+        """Whether the chat template shows tools itself; if not, a message describes them."""
         tokenizer = self._tokenizer
         return not tokenizer.has_chat_template or "tools" in tokenizer.template_reads
 
     @cached_property
     def _takes_system(self) -> bool:
-        """Whether the chat template knows messages of the system."""
+        """Whether the chat template accepts system messages."""
         turns = [{"role": role, "content": "a"} for role in ("system", "user")]
         try:
             self._tokenizer.apply_chat_template(turns)

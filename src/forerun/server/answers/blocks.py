@@ -14,15 +14,15 @@ Event = dict[str, Any]
 class ContentBlocks:
     """Turns an answer's text, as it grows, into stream events; `done` are the complete blocks.
 
-    A call that was cut off is streamed as far as it went, and is not in `done`. Thinking that is
-    not shown leaves an empty block, as with Anthropic.
+    A call that is cut off is streamed as far as it goes, and is not in `done`. Thinking that is not
+    shown leaves an empty block, as with Anthropic.
     """
 
     def __init__(self, form: ReplyForm, *, shows_thinking: bool = True) -> None:
         self._form = form
         self._reader = form.reader()
         self._shows_thinking = shows_thinking
-        self._open: Event | None = None  # the open block, as it began
+        self._open: Event | None = None  # as it began
         self._text = ""  # of the open block
         self._index = -1  # of the open block
         self.done: list[Event] = []

@@ -17,7 +17,7 @@ from forerun.tools import Arguments, CallBegun, ToolCall, Words
 class ChatForm(ChunkForm):
     reply: ReplyForm = WORDS_ALONE
     shows_reasoning: bool = True
-    _readers: dict[int, ReplyReader] = field(default_factory=dict)  # of streams, by choice
+    _readers: dict[int, ReplyReader] = field(default_factory=dict)  # by choice, for streams
 
     chunk_kind = "chat.completion.chunk"
 
@@ -65,7 +65,8 @@ class ChatForm(ChunkForm):
             yield {"index": delta.index, "delta": words, **self._rest(delta)}
 
     def _told(self, delta: Delta) -> Iterator[dict[str, Any]]:
-        """Reasoning, words and calls; the tokens' own figures come with the last of these."""
+        """Yield a delta's reasoning, words and calls; log-probabilities, token ids and the trace
+        come with the last of them."""
         reader = self._readers.get(delta.index)
         if reader is None:
             reader = self._readers[delta.index] = self.reply.reader()
@@ -115,10 +116,11 @@ _EMPTY = {"logprobs": None, "finish_reason": None}
 
 
 def _reason(delta: Delta, *, is_whole: bool) -> str | None:
-    """Of an answer with calls; one that a stop string cut off is not to be run."""
+    """Return the finish reason of an answer with calls; a call that a stop string cut off must not
+    be run, so its reason is not `tool_calls`."""
     return "tool_calls" if delta.finish_reason == "stop" and is_whole else delta.finish_reason
 
 
 def _reasoned(text: str) -> dict[str, str]:
-    """vLLM's name for it, and that of DeepSeek and llama.cpp."""
+    """Return reasoning under vLLM's name, and under that of DeepSeek and llama.cpp."""
     return {"reasoning": text, "reasoning_content": text}

@@ -14,7 +14,7 @@ from forerun.server.answers.trace import trace
 
 @dataclass(frozen=True)
 class Echo:
-    """A prompt that stands before its answers: text, and columns as `completion_logprobs` has."""
+    """A prompt that precedes its answers: its text, and columns as from `completion_logprobs`."""
 
     text: str = ""
     logprobs: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -25,11 +25,11 @@ _NO_ECHO: Final = Echo()
 
 @dataclass
 class CompletionForm(ChunkForm):
-    """`echoed` stand before their answers: the text of each prompt, None where that is only known
-    by its tokens."""
+    """`echoed` are the texts of prompts that precede their answers; None for a prompt that is only
+    known as tokens."""
 
     echoed: Sequence[str | None] = ()
-    _echoes: dict[int, Echo] = field(default_factory=dict)  # by a prompt's first choice
+    _echoes: dict[int, Echo] = field(default_factory=dict)  # by index of a prompt's first choice
 
     chunk_kind = "text_completion"
 
@@ -48,7 +48,7 @@ class CompletionForm(ChunkForm):
         return super().num_logprobs(deltas) + num_before
 
     def _echo(self, index: int) -> Echo:
-        """What all choices of a prompt have before them."""
+        """Return what precedes all choices of a prompt."""
         first = index - index % self.group.num_choices
         if first not in self._echoes:
             request, tokenizer = self.group.requests[first], self.tokenizer

@@ -1,4 +1,4 @@
-"""What came to one answer since the last time: the one form that all endpoints show."""
+"""Deltas: what was added to one answer, the common source of all endpoints' formats."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from forerun.server.answers.logprobs import TokenLogprob
 
 @dataclass(frozen=True)
 class Delta:
-    """`text` is certain and in whole characters; `output` comes with the last one.
+    """`text` is final, in whole characters. Only the last delta of an answer has an `output`.
 
-    `num_before` tokens came before. `logprobs` are empty where nobody asked for them.
+    `num_before` tokens precede it. `logprobs` are empty unless the client asked for them.
     """
 
     index: int
@@ -29,7 +29,7 @@ class Delta:
 
     @classmethod
     def joined(cls, deltas: Sequence[Delta]) -> Delta:
-        """All of one answer as one, in their order."""
+        """Join all deltas of one answer, given in order."""
         first, last = deltas[0], deltas[-1]
         return replace(
             first,
@@ -41,7 +41,7 @@ class Delta:
         )
 
     def without_output(self) -> Delta:
-        """Of an answer that had to have a token, although none was asked for."""
+        """Return the delta without tokens, for a request of 0: the engine generates one."""
         ended = self.output and replace(self.output, finish_reason="length", stop_reason=None)
         return replace(self, text="", tokens=(), logprobs=(), rounds=(), output=ended)
 
@@ -64,7 +64,7 @@ class Telling:
         self._num_told = 0  # tokens
 
     def read(self) -> Delta | None:
-        """What came since the last time."""
+        """Return what was added since the last call; None if nothing was."""
         event = self.answer.read()
         if event is None:
             return None
@@ -82,7 +82,8 @@ class Telling:
         )
 
     def _logprobs(self, start: int, tokens: Sequence[int]) -> tuple[TokenLogprob, ...]:
-        """The engine's thread only appends to them, and is ahead of us if anything."""
+        """Return the log-probabilities of `tokens`. The engine's thread only appends to the
+        request's lists, so these have at least as much as was read."""
         request = self.answer.request
         num_top, end = request.params.logprobs, start + len(tokens)
         if num_top is None:

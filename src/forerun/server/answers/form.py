@@ -1,4 +1,4 @@
-"""What the forms of all endpoints share: who answers, and what of it is shown."""
+"""What the forms of all endpoints share: how answers are written as JSON and as stream chunks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from forerun.server.answers.group import Group
 from forerun.server.answers.logprobs import chat_entry
 from forerun.server.json_text import to_json
 
-_MARK: Final = "\0"  # no other text of a chunk's choice
+_MARK: Final = "\0"  # a text that a chunk's choice does not have otherwise
 
 
 @dataclass
 class Form:
-    """How one request's answers are written down."""
+    """How one request's answers are written, in the format of an endpoint."""
 
     group: Group
     id: str
@@ -43,7 +43,7 @@ class Form:
 
     @property
     def shows_more(self) -> bool:
-        """Than text."""
+        """Whether the client gets more than text."""
         return self.shows_logprobs or self.shows_token_ids or self.shows_trace
 
     def chat_entries(self, delta: Delta) -> list[dict[str, Any]]:
@@ -54,12 +54,12 @@ class Form:
         ]
 
     def is_news(self, delta: Delta) -> bool:
-        """Whether a delta says anything; text may wait for the rest of a character."""
+        """Whether a delta has anything to send; text may wait for the rest of a character."""
         return bool(delta.text) or delta.output is not None or self.shows_more
 
 
 class Whole(Protocol):
-    """What an answer in one piece needs of a form."""
+    """What a response that is not streamed needs of a form."""
 
     group: Group
 
@@ -71,11 +71,12 @@ class Whole(Protocol):
 
 @dataclass
 class ChunkForm(Form, ABC):
-    """One whose streams are chunks, alike but for what came: the rest is written once."""
+    """A form whose streams are chunks. Chunks differ in little; the JSON they share is written
+    once."""
 
     includes_usage: bool = False
     continuous_usage: bool = False
-    _frames: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)  # around answers' texts
+    _frames: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)  # JSON around a text
 
     chunk_kind: ClassVar[str]
 
@@ -84,19 +85,19 @@ class ChunkForm(Form, ABC):
 
     @abstractmethod
     def choices(self, delta: Delta) -> Iterator[dict[str, Any]]:
-        """What a delta becomes, one for each chunk."""
+        """Yield the choices that a delta becomes, one for each chunk."""
 
     @property
     def is_framed(self) -> bool:
-        """Whether most chunks say nothing but text."""
+        """Whether most chunks have nothing but text, so that they can be framed."""
         return not self.shows_more
 
     def num_logprobs(self, deltas: Sequence[Delta]) -> int:
-        """Tokens whose chances are among what their chunks tell."""
+        """Return how many tokens' log-probabilities the chunks of `deltas` contain."""
         return sum([len(delta.logprobs) for delta in deltas])
 
     def chunks(self, deltas: Sequence[Delta]) -> bytes:
-        """The events of a stream, for what one step brought."""
+        """Return the stream's events for the deltas of one step."""
         return b"".join([line for delta in deltas for line in self._lines(delta)])
 
     def closing(self) -> bytes:
@@ -118,11 +119,11 @@ class ChunkForm(Form, ABC):
         ]
 
     def _first(self, _delta: Delta) -> bytes:
-        """What is before the first choice of a delta."""
+        """Return the JSON before the first choice of a delta."""
         return self._before
 
     def _framed(self, delta: Delta) -> tuple[bytes, bytes]:
-        """What is before the text of a delta that says nothing else, and what is behind it."""
+        """Return the JSON before and after the text of a delta that has nothing else."""
         (choice,) = self.choices(replace(delta, text=_MARK))
         start, end = to_json(choice).split(to_json(_MARK))
         frame = self._frames[delta.index] = self._before + start, end
@@ -138,7 +139,7 @@ class ChunkForm(Form, ABC):
 
     @cached_property
     def _after(self) -> bytes:
-        """With the usage as null where it comes at the end, as OpenAI does."""
+        """The JSON after a choice; the usage is null if it comes at the end, as with OpenAI."""
         return b'],"usage":null}\n\n' if self.includes_usage else b"]}\n\n"
 
 

@@ -1,4 +1,4 @@
-"""All answers to one HTTP request, as their deltas come."""
+"""All answers to one HTTP request, read as deltas."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from forerun.server.answers.delta import Delta, Telling
 from forerun.server.answers.usage import usage
 from forerun.server.errors import ApiError
 
-Take = Callable[[list[Delta]], bool]  # whether it took them
+Take = Callable[[list[Delta]], bool]  # whether it sent them itself
 
 
 class Group:
-    """`num_choices` answers to each prompt, numbered through.
+    """`num_choices` answers to each prompt, numbered consecutively.
 
-    A reader that is slow gets fewer and larger deltas: what comes meanwhile waits in the answer's
-    own mailbox, joined. `close` ends what still runs. With `hides_answers` only that they ended is
-    told: what was wanted is their prompts.
+    A slow reader gets fewer and larger deltas, as each answer's mailbox joins what waits in it.
+    `close` cancels what still runs. With `hides_answers` deltas have no text, only the end: the
+    client asked for 0 tokens.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class Group:
         self._timeout_s = timeout_s
         self._is_late = False
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(timeout_s, _expire, ref(self))  # does not keep it alive
+        self._timer = loop.call_later(timeout_s, _expire, ref(self))  # `ref`: not kept alive
         self._num_told = 0
-        self.on_delta: Callable[[Delta], None] | None = None  # who watches what is read
+        self.on_delta: Callable[[Delta], None] | None = None  # gets all that is read
 
     @property
     def requests(self) -> list[Request]:
@@ -56,21 +56,21 @@ class Group:
         return usage(self.requests, self.num_choices, self._num_told, self.reasoning)
 
     def usage_of(self, delta: Delta) -> dict[str, Any]:
-        """Of its answer alone, up to there."""
+        """Return the usage of the delta's answer alone, up to and including the delta."""
         num_told = delta.num_before + len(delta.tokens)
         return usage([self._tellings[delta.index].answer.request], 1, num_told, self.reasoning)
 
     @property
     def num_generated(self) -> int:
-        """Tokens of all answers so far, whether they were told or not."""
+        """Tokens of all answers so far, sent or not."""
         return 0 if self._hides_answers else sum(len(request.output) for request in self.requests)
 
     async def news(self, take: Take | None = None) -> AsyncIterator[list[Delta]]:
-        """What came to any of the answers since the last time, until all have ended or one failed.
-        A step of the engine brings news once, however many answers it served.
+        """Yield what was added to the answers, until all have ended or one has failed. All that one
+        engine step adds comes as one list.
 
-        News that come while whoever reads waits for them are offered to `take` first; those that
-        it takes are not told here.
+        Deltas that arrive while the caller waits are offered to `take` first, and are yielded only
+        if it does not take them.
         """
         untaken = list[Delta]()
 
@@ -96,7 +96,7 @@ class Group:
             self.close()
 
     def _read(self) -> list[Delta]:
-        """What came to each; the first that failed takes nothing from the others."""
+        """Return the new deltas. An answer that fails does not cost the others theirs."""
         deltas = list[Delta]()
         for one in self._running:
             try:
@@ -116,7 +116,7 @@ class Group:
         return deltas
 
     async def whole(self) -> list[Delta]:
-        """Each answer as one delta."""
+        """Wait for the end, and return one delta for each answer."""
         found: list[list[Delta]] = [[] for _ in self._tellings]
         async for deltas in self.news():
             for delta in deltas:
@@ -124,13 +124,13 @@ class Group:
         return list(map(Delta.joined, found))
 
     def close(self) -> None:
-        """Nobody reads any more: what the answers hold is free before the next step."""
+        """Cancel what still runs; its cache pages are free before the next step."""
         self._timer.cancel()
         for telling in self._tellings:
             telling.answer.cancel()
 
     def expire(self) -> None:
-        """End those that still run; one that has ended may still be read."""
+        """Cancel the answers that still run; those that have ended can still be read."""
         for telling in self._tellings:
             if telling.answer.request.finish_reason is None:
                 self._is_late = True

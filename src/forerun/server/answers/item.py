@@ -1,4 +1,4 @@
-"""One item of a response, and the events of its life."""
+"""The kinds of items in a response, each with its events from its beginning to its end."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ReasoningItem:
 
 
 class CallItem:
-    """`function` is its name, and its namespace where it has one."""
+    """`function` has the function's name, and its namespace if it has one."""
 
     def __init__(self, function: Mapping[str, str], index: int, call_id: str) -> None:
         self._function, self._index, self._call_id = function, index, call_id

@@ -15,10 +15,10 @@ _LEAST: Final = -9999.0  # JSON has no infinity
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """A token, how likely it was, and the likeliest in its place; None before the first token.
+    """A token's log-probability, None for the first of a prompt, and the likeliest in its place.
 
-    `start` is where its text begins, counted from the answer's: below 0 in the prompt. A token that
-    goes on with a character begins where that does.
+    `start` is where the token's text begins, relative to the answer's text: below 0 in the prompt.
+    A token that continues a character begins where the character does.
     """
 
     token: int
@@ -34,7 +34,7 @@ class TokenLogprob:
 
 
 def prompt_logprobs(request: Request, tokenizer: Tokenizer, text: str) -> tuple[TokenLogprob, ...]:
-    """For each token of the prompt, if the request asked for them; `text` is all of it."""
+    """Return those of the prompt, or () if the request did not ask; `text` is the whole prompt."""
     num_top = request.params.prompt_logprobs
     if num_top is None:
         return ()
@@ -49,8 +49,10 @@ def prompt_logprobs(request: Request, tokenizer: Tokenizer, text: str) -> tuple[
 
 
 def _starts(request: Request, tokenizer: Tokenizer, text: str) -> list[int]:
-    """Counted from the text's end. Tokens spell more than it: what the tokenizer put before and
-    behind it. Where it wrote the text otherwise, both end together."""
+    """Return where the prompt's tokens begin, relative to the end of `text`.
+
+    The tokens also spell what the tokenizer added before and after `text`. If they spell the text
+    itself differently, both are taken to end at the same place."""
     whole, ends, rest = "", [0], b""
     for token in request.prompt:
         new, rest = whole_characters(rest + tokenizer.token_bytes(token, skip_special=False))
@@ -67,8 +69,8 @@ def spelled(tokenizer: Tokenizer, token: int) -> str:
 
 
 def chat_entry(tokenizer: Tokenizer, one: TokenLogprob, *, skips_special: bool) -> dict[str, Any]:
-    """`bytes` join to the text: a token may be only half a character, and a special one that the
-    text skips has none."""
+    """Return a token in chat's form. All `bytes` join to the text: those of a token may be half a
+    character, and a special token that the text skips has none."""
 
     def told(token: int, logprob: float | None) -> dict[str, Any]:
         shown = tokenizer.token_bytes(token, skips_special)
@@ -83,7 +85,7 @@ def chat_entry(tokenizer: Tokenizer, one: TokenLogprob, *, skips_special: bool) 
 def completion_logprobs(
     tokenizer: Tokenizer, found: Sequence[TokenLogprob], offset: int
 ) -> dict[str, list[Any]]:
-    """The older form: columns. `offset` is where the answer's text begins."""
+    """Return columns, the older form; the answer begins at `offset` in the choice's text."""
     return {
         "tokens": [_name(tokenizer, one.token) for one in found],
         "token_logprobs": [one.logprob for one in found],
@@ -93,7 +95,8 @@ def completion_logprobs(
 
 
 def _top(tokenizer: Tokenizer, one: TokenLogprob) -> dict[str, float] | None:
-    """With the token itself, as OpenAI does; of two that are spelled alike, it or the likelier."""
+    """Return the likeliest tokens and the token itself, as OpenAI does. Of tokens spelled alike
+    only one is shown: the token itself, else the likeliest."""
     if one.logprob is None:
         return None
     return {_name(tokenizer, token): value for token, value in reversed(one.top)} | {
@@ -102,7 +105,7 @@ def _top(tokenizer: Tokenizer, one: TokenLogprob) -> dict[str, float] | None:
 
 
 def _name(tokenizer: Tokenizer, token: int) -> str:
-    """A token as a key: its text, or as OpenAI writes bytes that are none."""
+    """Return a token's text as a key, or its bytes in OpenAI's notation if they are no text."""
     found = tokenizer.token_bytes(token, skip_special=False)
     try:
         return found.decode()

@@ -21,7 +21,7 @@ _PING: Final = {"type": "ping"}
 
 @dataclass
 class MessageForm(Form):
-    """`is_short`: the context ends before what was asked for."""
+    """`is_short`: the context ends before `max_tokens` are reached."""
 
     reply: ReplyForm = WORDS_ALONE
     shows_thinking: bool = True
@@ -36,8 +36,8 @@ class MessageForm(Form):
         return self._with_rounds(message, self._trace(delta))
 
     async def events(self) -> AsyncIterator[Event]:
-        """Each event as an object; its `type` is its name. What rounds guessed stands beside what
-        is told next."""
+        """Yield each event as an object; its `type` is its name. The trace of rounds goes with the
+        next event that has a delta."""
         yield {"type": "message_start", "message": self._message()}
         yield _PING
         blocks, rounds = self._blocks(), list[Event]()
@@ -89,7 +89,7 @@ class MessageForm(Form):
 
 
 async def message_events(form: MessageForm, _direct: Direct) -> AsyncIterator[bytes]:
-    """The form's events with their names."""
+    """Yield the form's events as lines, with their names."""
     try:
         async for event in form.events():
             yield _line(event)

@@ -1,4 +1,4 @@
-"""The items of a response: what it reasons, what it says, and what it calls."""
+"""The output items of a response: reasoning, messages and calls."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _NONE: Final[Mapping[str, Mapping[str, str]]] = {}
 
 
 class Chance(NamedTuple):
-    """Of a token whose text begins at `start` in the answer, as a response shows it."""
+    """A token's log-probability as a response shows it; `start` is where its text begins."""
 
     start: int
     shown: Event
 
 
 class OutputItems:
-    """From an answer's text as it grows to the events that tell of it; `done` are those that are
-    complete. There is a message where there is nothing else, if only an empty one. `parted` has
-    names of functions in namespaces.
+    """Turns an answer's text, as it grows, into stream events; `done` are the complete items.
 
-    Chances are shown of words alone, each with the words that its token is of.
+    An answer without reasoning and calls has a message, if only an empty one. `parted` has the
+    names of functions in namespaces. Log-probabilities are shown only for words, each with the
+    words that its token spells.
     """
 
     def __init__(
@@ -35,15 +35,15 @@ class OutputItems:
         self._parted = parted
         self._reader = None if form.is_plain else form.reader()
         self._open: ReasoningItem | MessageItem | CallItem | None = None
-        self._text = ""  # up to where the words begin
-        self._num_read = 0  # characters
-        self._num_told: int | None = None  # characters, behind which words go on
-        self._chances: list[Chance] = []  # that were not told yet
+        self._text = ""  # of the answer, until its words begin
+        self._num_read = 0  # characters of the answer
+        self._num_told: int | None = None  # characters up to the end of the words that were sent
+        self._chances: list[Chance] = []  # not sent yet
         self._rounds: list[Event] = []
         self.done: list[Event] = []
 
     def opening(self) -> Iterator[Event]:
-        """Before anything is known: that there will be words, if there is nothing else."""
+        """Yield the events before any text: if words are all that can come, a message begins."""
         if self._reader is None:
             yield from self._begin_words()
 
@@ -55,7 +55,8 @@ class OutputItems:
         *,
         is_last: bool = False,
     ) -> Iterator[Event]:
-        """`rounds` stand beside what is told next, or beside the first word of the end."""
+        """Yield the events for `text`. The trace `rounds` goes with the next delta, or else with
+        the first event of the end."""
         self._chances += chances
         self._rounds += rounds
         self._num_read += len(text)
@@ -67,7 +68,7 @@ class OutputItems:
         for piece in pieces:
             for event in self._told(piece):
                 yield self._with_rounds(event) if "delta" in event else event
-        is_end = is_last and self._num_told == self._num_read  # of tokens that have no text
+        is_end = is_last and self._num_told == self._num_read  # send tokens without text, too
         if is_end and self._chances and isinstance(self._open, MessageItem):
             yield self._open.increment("", [one.shown for one in self._chances])
 
@@ -102,8 +103,8 @@ class OutputItems:
             yield self._open.increment(piece.text, self._chances_of(piece.text))
 
     def _chances_of(self, words: str) -> list[Event]:
-        """Of the tokens that begin in these, or reach into their first; where there is nothing
-        else, of all."""
+        """Return the log-probabilities of tokens that begin in `words` or reach into them; of all
+        tokens if the answer is nothing but words."""
         found, later = self._chances, list[Chance]()
         if self._reader is not None:
             start = self._num_told if self._num_told is not None else self._num_before()
@@ -119,7 +120,7 @@ class OutputItems:
         return [one.shown for one in found]
 
     def _num_before(self) -> int:
-        """Characters before the words."""
+        """Return how many characters of reasoning precede the words."""
         reasoning = self._form.reasoning
         return (reasoning and reasoning.end_in(self._text)) or 0
 

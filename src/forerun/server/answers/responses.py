@@ -94,7 +94,7 @@ class ResponseForm(Form):
         return [trace(done, self.tokenizer) for done in delta.rounds] if self.shows_trace else []
 
     async def events(self) -> AsyncIterator[Event]:
-        """Each event as an object; its `type` is its name."""
+        """Yield each event as an object; its `type` is its name."""
         begun = self._response("in_progress", [])
         yield {"type": "response.created", "response": begun}
         yield {"type": "response.in_progress", "response": begun}
@@ -111,7 +111,7 @@ class ResponseForm(Form):
             is_last = delta.output is not None
             for event in items.read(delta.text, chances, self._trace(delta), is_last=is_last):
                 yield event
-        whole = Delta.joined(deltas)  # of which there is at least one
+        whole = Delta.joined(deltas)  # there is at least one
         for event in items.closing(_status(whole)):
             yield event
         response = self._ended(whole, items.done)
@@ -120,13 +120,13 @@ class ResponseForm(Form):
     def failed(self, error: Exception) -> dict[str, Any]:
         told = explained(error)
         response = self._response("failed", [])
-        code = "server_error" if told.status >= 500 else "invalid_prompt"  # of the codes there are
+        code = "server_error" if told.status >= 500 else "invalid_prompt"  # OpenAI's nearest
         response["error"] = {"code": code, "message": told.body["error"]["message"]}
         return {"type": "response.failed", "response": response}
 
 
 async def named_events(form: ResponseForm, _direct: Direct) -> AsyncIterator[bytes]:
-    """The form's events with their names and numbers."""
+    """Yield the form's events as lines, with their names and numbers."""
     numbers = itertools.count()
 
     def line(event: dict[str, Any]) -> bytes:
@@ -135,7 +135,7 @@ async def named_events(form: ResponseForm, _direct: Direct) -> AsyncIterator[byt
 
     try:
         async for event in form.events():
-            is_whole = form.shows_more and "delta" not in event  # of the answer
+            is_whole = form.shows_more and "delta" not in event  # it repeats the answer
             is_long = is_whole or len(event.get("logprobs", ())) > MANY_LOGPROBS
             yield await made(line, event, is_long=is_long)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What a round guessed and what became of it, for `forerun: {"trace": true}`."""
+"""Rounds as clients see them with `forerun: {"trace": true}`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from forerun.server.answers.logprobs import spelled
 
 
 def trace(done: Round, tokenizer: Tokenizer) -> dict[str, Any]:
-    """`proposal` is a tree: node i hangs from `parents[i]`, -1 is the last token before it.
+    """Return what a round guessed and what became of it.
 
-    `chances` are the drafter's own words on its guesses, null where it has none; `rejected` are
-    the nodes that were not accepted.
+    `proposal` is a tree: node i follows node `parents[i]`, and -1 is the last token before the
+    tree. `chances` are the drafter's probabilities of its guesses, null if it gives none;
+    `rejected` are the nodes that were not accepted.
     """
     proposal, verdict = done.proposal, done.verdict
     chances: list[float | None] = [None] * len(proposal)

@@ -1,4 +1,4 @@
-"""What an answer took: OpenAI's counts, and under `forerun` what speculation did."""
+"""`usage`: OpenAI's counts of tokens, and under `forerun` what speculation did."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def usage(
     num_told: int,
     reasoning: Reasoning | None = None,
 ) -> dict[str, Any]:
-    """`requests` hold `num_choices` answers to each prompt; `num_told` tokens were sent so far."""
+    """Return the usage of `requests`, `num_choices` per prompt; `num_told` tokens were sent."""
     num_reasoning = sum(_num_reasoned(request, reasoning) for request in requests)
     prompts = requests[::num_choices]
     num_prompt_tokens = sum(len(request.prompt) for request in prompts)
@@ -41,7 +41,7 @@ def usage(
 
 
 def _num_reasoned(request: Request, reasoning: Reasoning | None) -> int:
-    """Tokens of an answer so far, the marks around it counted in."""
+    """Return how many tokens of an answer are reasoning so far, including the marks around it."""
     if reasoning is None:
         return 0
     ends, end = request.text_ends, reasoning.end_in(request.text.text)
@@ -51,7 +51,7 @@ def _num_reasoned(request: Request, reasoning: Reasoning | None) -> int:
 
 
 def speculation_figures(requests: Sequence[Request]) -> dict[str, Any]:
-    """Over all answers of one request."""
+    """Return what speculation did, over all answers to one HTTP request."""
     stats = [request.stats for request in requests]
     num_draft_tokens = sum(one.draft_tokens for one in stats)
     num_accepted = sum(one.accepted_tokens for one in stats)
@@ -69,12 +69,12 @@ def speculation_figures(requests: Sequence[Request]) -> dict[str, Any]:
 
 
 def responses_usage(found: dict[str, Any]) -> dict[str, Any]:
-    """The same under the names of the Responses API."""
+    """Return the usage under the names of the Responses API."""
     return {
         "input_tokens": found["prompt_tokens"],
         "input_tokens_details": {
             "cached_tokens": found["prompt_tokens_details"]["cached_tokens"],
-            "cache_write_tokens": 0,  # writing costs nothing here; the client needs the figure
+            "cache_write_tokens": 0,  # writes are free here; clients need the figure
         },
         "output_tokens": found["completion_tokens"],
         "output_tokens_details": {
@@ -90,7 +90,7 @@ def responses_usage(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def messages_usage(found: dict[str, Any]) -> dict[str, Any]:
-    """The same under the names of Anthropic, who counts cached tokens by themselves."""
+    """Return the usage under Anthropic's names; `input_tokens` excludes cached tokens."""
     num_cached = found["prompt_tokens_details"]["cached_tokens"]
     details = found["completion_tokens_details"]
     return {
@@ -108,6 +108,6 @@ def messages_usage(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _guesses_of(requests: Sequence[Request], drafter: str) -> tuple[int, int]:
-    """(made, accepted) by one drafter."""
+    """Return how many guesses one drafter made, and how many were accepted."""
     found = [request.stats.drafters.get(drafter, (0, 0)) for request in requests]
     return sum(made for made, _ in found), sum(accepted for _, accepted in found)

@@ -1,4 +1,4 @@
-"""Which fields a body may have: one list, from which bodies are read and the docs are printed."""
+"""The fields that a body may have: one list, by which bodies are read and the docs are printed."""
 
 from forerun.server.fields.field import Endpoint, Field, Treatment
 from forerun.server.fields.reading import read_fields

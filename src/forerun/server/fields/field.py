@@ -1,4 +1,4 @@
-"""One field of a request's body, and what becomes of it."""
+"""One field of a request's body, and how the server treats it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from forerun.server.fields.kinds import Kind
 
 
 class Endpoint(StrEnum):
-    """Whose body it is."""
+    """The endpoint to which a body is sent."""
 
     COMPLETIONS = "completions"
     CHAT = "chat"
@@ -29,8 +29,8 @@ class Treatment(StrEnum):
 
 @dataclass(frozen=True)
 class Field:
-    """`kind` is what may stand there; of a refused field, what means that it is not used, and
-    `code` is that of the error."""
+    """`kind` says which values are allowed. For a refused field these are the values that mean that
+    it is not used, and `code` is the error's for any other."""
 
     name: str
     treatment: Treatment

@@ -23,14 +23,14 @@ LENIENT: Final = ContextVar("keys that nobody knows are ignored", default=False)
 class Kind(Protocol):
     @property
     def words(self) -> str:
-        """What to give, for a sentence."""
+        """What to give, as part of an error's sentence."""
         ...
 
     @property
     def schema(self) -> Schema: ...
 
     def read(self, value: Any, at: str) -> Any:
-        """The value as the server uses it; `at` says where it stands. Raises `ApiError`."""
+        """Return the value as the server uses it, or raise `ApiError`; `at` is its place."""
         ...
 
 
@@ -78,7 +78,7 @@ class Whole:
         return {"type": "integer", "minimum": self.low, "maximum": self.high}
 
     def read(self, value: Any, at: str) -> int:
-        """1.0 is whole, as JSON has one kind of number."""
+        """Accept 1.0 as well, since JSON has only one kind of number."""
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         is_whole = isinstance(value, int) and not isinstance(value, bool)
@@ -87,7 +87,7 @@ class Whole:
         return int(value)
 
     def holds(self, values: list[Any]) -> bool:
-        """Whether all of them are such numbers already, at a hundredth of what it takes to read
+        """Whether all values are integers in range. This takes a hundredth of the time of reading
         each: prompts may have a million ids."""
         if set(map(type, values)) != {int}:
             return False
@@ -179,8 +179,8 @@ class ListOf:
 
 @dataclass(frozen=True)
 class Shape:
-    """An object with these keys; null stands for a key that is not required and not there. Where
-    it `is_open`, others are passed over."""
+    """An object with these keys. Null counts as not given. If the shape `is_open`, other keys are
+    ignored."""
 
     keys: Mapping[str, Kind]
     required: tuple[str, ...] = ()
@@ -222,7 +222,8 @@ class Shape:
         }
 
     def _check_names(self, value: Mapping[str, Any], at: str) -> None:
-        """What else it has depends on its role or type: one that is not known says more."""
+        """Raise for an unknown role or type, on which the other keys depend: it says more than the
+        unknown key."""
         for name, kind in self.keys.items():
             if isinstance(kind, OneOf) and value.get(name) is not None:
                 kind.read(value[name], f"{at}.{name}")
@@ -230,7 +231,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class MapOf:
-    """An object with any keys that match."""
+    """An object with any keys that match `pattern`."""
 
     pattern: str
     kind: Kind
@@ -260,7 +261,7 @@ class MapOf:
 
 @dataclass(frozen=True)
 class Anything:
-    """Any JSON, but only valid Unicode in it."""
+    """Any JSON value with valid Unicode in it."""
 
     words: str = "any JSON value"
 
@@ -283,7 +284,7 @@ class Anything:
 
 @dataclass(frozen=True)
 class Either:
-    """The first kind that a value fits; `hint` replaces the list of all kinds in a sentence."""
+    """A value of any of these kinds; errors show `hint`, if given, in place of all their words."""
 
     kinds: Sequence[Kind]
     hint: str = ""
@@ -298,7 +299,7 @@ class Either:
 
     def read(self, value: Any, at: str) -> Any:
         likely = [kind for kind in self.kinds if _looks_like(kind, value)]
-        if len(likely) == 1:  # its own complaint says more
+        if len(likely) == 1:  # its own error says more
             return likely[0].read(value, at)
         for kind in likely:
             try:
@@ -310,8 +311,8 @@ class Either:
 
 @dataclass(frozen=True)
 class Tagged:
-    """Objects that say in `key` which of several shapes they have; without a word, `usual`.
-    `instead` says of others what to do, where there is more to say than what is allowed."""
+    """An object that says in `key` which of `shapes` it has, `usual` if it does not. For other
+    values of `key`, `instead` may say what to do; else errors list the allowed ones."""
 
     shapes: Mapping[str, Shape]
     hint: str = ""

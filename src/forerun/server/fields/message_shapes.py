@@ -1,4 +1,4 @@
-"""What stands inside the fields of Anthropic's messages."""
+"""The shapes of fields of Anthropic's messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OBJECT: Final = MapOf("", Anything(), 4096)
 
 
 def _open(kind: str, *needed: str, **known: Kind) -> Shape:
-    """What else it has is for others: marks of caches, citations, signatures."""
+    """Return the shape of a block; further keys are ignored: cache marks, citations, signatures."""
     return Shape({"type": OneOf((kind,)), **known}, ("type", *needed), is_open=True)
 
 
@@ -58,7 +58,7 @@ TURNS: Final = ListOf(
                     "tool_result", "tool_use_id", tool_use_id=TEXT, content=_TEXT_OR_BLOCKS
                 ),
             ),
-            # What others' models thought may be for them alone to read.
+            # Thinking of other servers' models may be encrypted, which is ignored.
             "assistant": _said_by(
                 "assistant",
                 '"text", "thinking" or "tool_use"',
@@ -78,7 +78,7 @@ TURNS: Final = ListOf(
     MAX_MESSAGES,
 )
 
-# What Anthropic itself runs, and coding agents offer to every model.
+# Tools that Anthropic's service runs itself; coding agents offer them to every model.
 LEFT_OUT: Final = (
     *("web_search_20250305", "web_search_20260209", "web_search_20260318"),
     *("web_fetch_20250910", "web_fetch_20260209", "web_fetch_20260309", "web_fetch_20260318"),

@@ -1,4 +1,4 @@
-"""From a parsed body to the fields that were given."""
+"""Reads the fields of a parsed body."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from forerun.server.fields.field import Endpoint, Field, Treatment
 from forerun.server.fields.kinds import LENIENT, unknown_key
 from forerun.server.fields.table import by_name
 
-# What endpoints call the same thing.
+# Names for the same thing in various endpoints and servers.
 _ALIKE: Final = (
     ("prompt", "messages", "input"),
     ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "n_predict"),
@@ -20,9 +20,9 @@ _ALIKE: Final = (
 
 
 def read_fields(endpoint: Endpoint, body: Any, *, lenient: bool = False) -> dict[str, Any]:
-    """The honoured fields that the body has; null means not given.
+    """Return the honoured fields of the body; null means not given.
 
-    With `lenient`, fields that nobody knows are ignored, also those of messages and other objects.
+    With `lenient`, unknown fields are ignored, also those of options, tools and other objects.
     """
     before = LENIENT.set(lenient)
     try:
@@ -51,8 +51,8 @@ def _read_all(known: dict[str, Field], body: Any, *, lenient: bool) -> dict[str,
 
 
 def _meant(name: str, known: dict[str, Field]) -> dict[str, Field]:
-    """What a name may stand for here: its own word for the same, if it has one, else whatever does
-    not answer 400 itself."""
+    """Return the fields that an unknown name may mean: this endpoint's names for the same thing if
+    it has any, else all fields that are not refused."""
     usable = {one: at for one, at in known.items() if at.treatment is not Treatment.REFUSED}
     alike = next((names for names in _ALIKE if name in names), ())
     honoured = [

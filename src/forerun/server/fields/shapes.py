@@ -1,4 +1,4 @@
-"""What stands inside the larger fields: prompts, messages, content parts, predictions."""
+"""The shapes of larger fields: prompts, messages, content parts, predictions, formats, items."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROMPT: Final = Either(
     "a text, a list of token ids, or a list of either, none of them empty",
 )
 
-# Messages, items and their parts are open: what clients got from others comes back with it.
+# Messages, items and parts are open: clients send back keys that other servers gave them.
 _TEXT_PART: Final = Shape({"type": OneOf(("text",)), "text": TEXT}, ("type", "text"), is_open=True)
 PARTS: Final = ListOf(
     Tagged({"text": _TEXT_PART}, 'parts of type "text"; others are not supported'), 0, MAX_MESSAGES
@@ -42,7 +42,8 @@ CONTENT: Final = Either((TEXT, PARTS), 'a text, or a list of {"type": "text", "t
 
 
 def _said_by(role: str, *needed: str, **more: Kind) -> Shape:
-    """A message; what would have to be shown to the model, and cannot, has to be null."""
+    """Return the shape of a message. Keys that would have to be shown to the model, but cannot be,
+    must be null."""
     known: dict[str, Kind] = {
         "role": OneOf((role,)),
         "content": CONTENT,
@@ -63,7 +64,7 @@ _MESSAGE: Final = Tagged(
         "assistant": _said_by(
             "assistant", tool_calls=CALLS, reasoning=TEXT, reasoning_content=TEXT
         ),
-        "tool": _said_by("tool", tool_call_id=TEXT),  # some programs return nothing
+        "tool": _said_by("tool", tool_call_id=TEXT),  # no `content`: some tools return nothing
     },
     'an object whose "role" is system, developer, user, assistant or tool',
     key="role",
@@ -101,7 +102,7 @@ _NAMED_SCHEMA: Final[dict[str, Kind]] = {
 
 
 def _formats(schema: Shape) -> Tagged:
-    """`schema` of any object is llama.cpp's way to give one."""
+    """Return the kind of a format; `schema` beside `json_object` is llama.cpp's way to give one."""
     text = Shape({"type": OneOf(("text",))}, ("type",))
     some = Shape({"type": OneOf(("json_object",)), "schema": _SCHEMA}, ("type",))
     return Tagged({"text": text, "json_object": some, "json_schema": schema})
@@ -189,7 +190,7 @@ _ITEM: Final = Tagged(
         "function_call_output": _item(
             "function_call_output", "call_id", "output", call_id=TEXT, output=_TEXT_OR_PARTS
         ),
-        # Other servers' items have summaries or what only they can read; these are passed over.
+        # Other servers' items have summaries and encrypted content, which are ignored.
         "reasoning": _item("reasoning", content=_REASONED),
     },
     usual="message",

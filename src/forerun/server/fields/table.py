@@ -1,4 +1,4 @@
-"""Every field of OpenAI's, Anthropic's and vLLM's bodies, and what becomes of it: the one list."""
+"""The one list of fields in OpenAI's, Anthropic's and vLLM's bodies, and how each is treated."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _BOTH: Final = (_COMPLETIONS, _CHAT)
 MAX_COUNT: Final = 2**31 - 1  # tokens in an answer; the context is far smaller
 _COUNT: Final = Whole(1, MAX_COUNT)
 _COUNT_OR_ROOM: Final = Either((OneOf((-1,)), _COUNT), "a count of tokens, or -1")
-LOGPROBS: Final = "message.output_text.logprobs"  # as `include` of a response asks for them
+LOGPROBS: Final = "message.output_text.logprobs"  # the item of `include` that asks for them
 _OF_OTHERS: Final = (
     *("reasoning.encrypted_content", "web_search_call.results", "web_search_call.action.sources"),
     *("file_search_call.results", "code_interpreter_call.outputs"),
@@ -92,7 +92,7 @@ def _refused(
 
 
 FIELDS: Final[tuple[Field, ...]] = (
-    # What is asked.
+    # The prompt.
     _honoured("model", Text(1), *Endpoint, note="a name from `/v1/models`"),
     _honoured("prompt", PROMPT, _COMPLETIONS, needed=True),
     _honoured("messages", MESSAGES, _CHAT, needed=True),
@@ -129,7 +129,7 @@ FIELDS: Final[tuple[Field, ...]] = (
         note="`auto`: as `truncate_prompt_tokens: -1`",
     ),
     _idle("truncation", OneOf(("auto", "disabled")), Endpoint.INPUT_TOKENS),
-    # How its tokens are chosen.
+    # Sampling.
     _honoured("temperature", Real(0, 100), *_ALL),
     _honoured("top_p", Real(0, 1, above_low=True), *_ALL),
     _honoured("top_k", Whole(-1, MAX_COUNT), *_ALL),
@@ -146,7 +146,7 @@ FIELDS: Final[tuple[Field, ...]] = (
         note="drawn if not given, or -1; further prompts of a list have derived seeds",
     ),
     _honoured("n", Whole(1, 128), *_BOTH, note="choice i > 0 has a seed derived from `seed`"),
-    # Where it ends.
+    # Where the answer ends.
     _honoured(
         "max_tokens",
         Whole(-1, MAX_COUNT),
@@ -180,7 +180,7 @@ FIELDS: Final[tuple[Field, ...]] = (
     _honoured("include_stop_str_in_output", FLAG, *_ALL),
     _honoured("ignore_eos", FLAG, *_ALL),
     _honoured("skip_special_tokens", FLAG, *_ALL),
-    # What it looks like.
+    # Structured outputs.
     _honoured(
         "structured_outputs",
         STRUCTURED_OUTPUTS,
@@ -202,7 +202,7 @@ FIELDS: Final[tuple[Field, ...]] = (
         note="`format`: as `response_format` in chat; `effort`: as `reasoning_effort`",
     ),
     _refused("output_format", *_TURNS, note="use `output_config.format`"),
-    # What it may call.
+    # Tools.
     _honoured("tools", TOOLS, _CHAT, _TOKENIZE, note="functions; see docs/tools.md"),
     _honoured("tools", FLAT_TOOLS, *_INPUT, note="`web_search` and the like are ignored"),
     _honoured(
@@ -216,7 +216,7 @@ FIELDS: Final[tuple[Field, ...]] = (
     _honoured("tool_choice", CUSTOM_TOOL_CHOICE, *_TURNS),
     _honoured("parallel_tool_calls", FLAG, _CHAT, _RESPONSES, note="`false`: at most one call"),
     _idle("parallel_tool_calls", FLAG, Endpoint.INPUT_TOKENS),
-    # What it reasons before.
+    # Reasoning.
     _honoured(
         "reasoning_effort",
         TEXT,
@@ -230,7 +230,7 @@ FIELDS: Final[tuple[Field, ...]] = (
         *_TURNS,
         note="`disabled` turns reasoning off if the template can; `display: omitted` hides it",
     ),
-    # How it is shown.
+    # How the answer is sent, and what is shown.
     _honoured("stream", FLAG, *_ALL),
     _honoured("stream_options", STREAM_OPTIONS, *_BOTH),
     _idle(
@@ -257,12 +257,12 @@ FIELDS: Final[tuple[Field, ...]] = (
         note="llama.cpp's; `none` keeps reasoning and marks in `content`",
     ),
     _honoured("request_id", Text(1, 512), *_ALL, note="becomes part of the response's id"),
-    # How it is run.
+    # Speculation and scheduling.
     _honoured("speculative", SPECULATIVE, *_ALL, note="`false`, or drafter and limits"),
     _honoured("forerun", FORERUN, *_ALL, note="`trace: true`: what each round guessed"),
     _honoured("priority", Whole(-(2**63), 2**63 - 1), *_ALL, note="lower values run sooner"),
     _honoured("cache_salt", Text(1, 1024), *_ALL, note="prefixes are shared only within a salt"),
-    # What changes nothing here.
+    # Fields about the client, and fields without effect.
     _idle("user", TEXT, *_OPENAI),
     _idle("safety_identifier", TEXT, *_OPENAI),
     _idle("prompt_cache_key", TEXT, *_OPENAI, note="the prefix cache is always on"),
@@ -293,7 +293,7 @@ FIELDS: Final[tuple[Field, ...]] = (
     _idle("stream_interval", Whole(1, MAX_COUNT), *_BOTH, note="one event for each round"),
     _idle("return_mm_kwargs", FLAG, *_BOTH),
     _idle("routed_experts_prompt_start", Whole(0, MAX_COUNT), *_BOTH),
-    # What does not work here, and what means that nobody asks for it.
+    # Not supported; `unused` are the values that do not ask for it.
     _refused("suffix", _COMPLETIONS, unused=OneOf(("",)), note="no infilling: leave it out"),
     _refused("best_of", _COMPLETIONS, unused=OneOf((1,)), note="use `n`"),
     _refused("functions", _CHAT, unused=_NO_LIST, note="use `tools`"),
@@ -344,7 +344,7 @@ FIELDS: Final[tuple[Field, ...]] = (
         "previous_response_id",
         *_INPUT,
         note="nothing is stored: send all items",
-        code="previous_response_not_found",  # at which clients send all
+        code="previous_response_not_found",  # makes clients send all items
     ),
     _refused("previous_response", _RESPONSES, note="send all items"),
     _refused("previous_input_messages", _RESPONSES, unused=_NO_LIST, note="send all items"),
@@ -356,10 +356,10 @@ FIELDS: Final[tuple[Field, ...]] = (
         "thread",
         *_TURNS,
         note="nothing is stored: send all messages",
-        code="thread_unsupported_request",  # by which clients know to do without
+        code="thread_unsupported_request",  # makes clients do without it
     ),
     _refused("mcp_servers", *_TURNS, unused=_NO_LIST, note="call them from the client"),
-    # Tokens and text.
+    # /tokenize and /detokenize.
     _honoured("prompt", TEXT, _TOKENIZE, note="or `messages`"),
     _honoured("messages", MESSAGES, _TOKENIZE, note="or `prompt`"),
     _honoured("return_token_strs", FLAG, _TOKENIZE),
@@ -377,7 +377,7 @@ def by_name(endpoint: Endpoint) -> dict[str, Field]:
 
 
 def markdown() -> str:
-    """The table of the docs."""
+    """Return the table of fields for the docs."""
     lines = [
         "| field | completions | chat | responses | messages | note |",
         "|---|---|---|---|---|---|",

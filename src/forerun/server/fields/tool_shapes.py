@@ -1,4 +1,4 @@
-"""What stands inside the fields that have to do with tools."""
+"""The shapes of fields for tools."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from forerun.server.fields.kinds import (
 from forerun.tools import MAX_TOOLS, MODES
 
 _FUNCTION_TYPE: Final = OneOf(("function",))
-NAME: Final = Text(1, 130)  # servers of MCP are part of it
-# What else is said of a function is not told to the model.
+NAME: Final = Text(1, 130)  # MCP servers' names are part of it
+# Further keys of a function are not shown to the model.
 _DEFINED: Final[dict[str, Kind]] = {
     "name": NAME,
     "description": TEXT,
@@ -61,8 +61,8 @@ TOOL_CHOICE: Final = _choice(
     _CHOSEN,
     Shape({"type": OneOf(("allowed_tools",)), "allowed_tools": _SOME}, ("type", "allowed_tools")),
 )
-# Responses have the same without an object of its own for what is said of the function. All are
-# shown at once, so none is loaded later.
+# Responses have the same keys flat, not nested under `function`. `defer_loading` is ignored: the
+# prompt lists all tools from the start.
 _FLAT: Final = Shape(
     {
         "type": _FUNCTION_TYPE,
@@ -81,7 +81,7 @@ _NAMESPACE: Final = Shape(
     },
     ("type", "name", "tools"),
 )
-# What OpenAI itself runs, and coding agents offer to every model.
+# Tools that OpenAI's service runs itself; coding agents offer them to every model.
 LEFT_OUT: Final = (
     *("web_search", "web_search_2025_08_26", "image_generation"),
     *("web_search_preview", "web_search_preview_2025_03_11"),
@@ -113,7 +113,7 @@ CALLS: Final = ListOf(
                 {
                     "id": TEXT,
                     "type": _FUNCTION_TYPE,
-                    # Whatever a model made up, it is told again.
+                    # Any text: the model is shown even a name that it made up.
                     "function": Shape({"name": TEXT, "arguments": TEXT}, ("name",), is_open=True),
                 },
                 ("function",),

@@ -1,1 +1,1 @@
-"""How the server is configured, guarded, watched, started and stopped."""
+"""The server's configuration, access control, metrics, start and shutdown."""

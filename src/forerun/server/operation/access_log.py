@@ -1,4 +1,4 @@
-"""One line of JSON for each HTTP request; never a word of its prompt or answer."""
+"""Logs one line of JSON for each HTTP request, without any text of prompts and answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from forerun.engine.request.request import Request as Answered
 
 class AccessLog:
     def __init__(self, out: IO[str] | None) -> None:
-        self._out = out  # None: nobody wants it
+        self._out = out  # None: no log
 
     def write(
         self, request: Request, method: str, request_id: str, status: int, seconds: float
@@ -49,5 +49,5 @@ def _figures(request: Request) -> dict[str, Any]:
 
 
 def _finish_reason(request: Answered) -> str:
-    """As the metrics call it; what was given up before its end, by whoever, is an `abort`."""
+    """Return the reason's name in the metrics; a request that was cancelled is an `abort`."""
     return request.finish_reason or ("error" if request.error is not None else "abort")

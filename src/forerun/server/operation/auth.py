@@ -1,4 +1,4 @@
-"""API keys: who may ask."""
+"""API keys."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Final
 
 from forerun.server.errors import ApiError
 
-OPEN_PATHS: Final = ("/health", "/ready", "/version", "/")  # for those who only watch
-OPEN_PREFIX: Final = "/page/"  # files of ours; the page itself asks for the key
+OPEN_PATHS: Final = ("/health", "/ready", "/version", "/")  # probes and the page
+OPEN_PREFIX: Final = "/page/"  # static files; the page asks its user for the key
 
 
 class Keys:
-    """Keys are compared by digest, each of them every time, so that time tells nothing."""
+    """Compares digests of keys, and always all of them, so that timing reveals nothing."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         self._digests = [_digest(key.encode("utf-8", "surrogateescape")) for key in keys]
 
     def check(self, path: str, authorization: str | None, api_key: str | None = None) -> None:
-        """Whether this path is open, or one of two headers carries one of the keys: `Authorization`
-        as OpenAI has it, or Anthropic's `X-Api-Key`."""
+        """Raise `ApiError` unless the path is open or a header has one of the keys: `Authorization`
+        as for OpenAI, or Anthropic's `X-Api-Key`."""
         if not self._digests or path in OPEN_PATHS or path.startswith(OPEN_PREFIX):
             return
         scheme, _, given = (authorization or "").partition(" ")
@@ -36,7 +36,7 @@ class Keys:
             )
 
     def _knows(self, given: str) -> bool:
-        """A header's text has a character for each byte; keys are sent as UTF-8."""
+        """Whether a header's text, which has a character for each byte of UTF-8, is a key."""
         digest = _digest(given.encode("latin-1", "replace"))
         return sum(hmac.compare_digest(digest, known) for known in self._digests) > 0
 

@@ -1,4 +1,4 @@
-"""How a server is to be run: every option once; the command line makes its own from these."""
+"""Every option of a server, defined once; the command line derives its flags from these."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _ROOT_PATH: Final = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 _ORIGIN: Final = re.compile(r"([a-z][a-z0-9+.-]*)://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]+)?/?")
 _USUAL_PORTS: Final = {"http": ":80", "https": ":443"}
 _OWN_PATHS: Final = ("v1", "forerun", "page", "health", "ready", "metrics")
-_GRACE: Final = 30.0  # seconds beyond the request's own limit that a reader may take
+_GRACE: Final = 30.0  # seconds that a reader may take beyond the request's own limit
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one request may cost. Without `max_answer_tokens` an answer has the context's room."""
+    """The limits of one request. Without `max_answer_tokens` an answer may fill the context."""
 
     max_answer_tokens: int | None = option(
         None, "Maximum tokens per answer. Default: what fits into the context."
@@ -36,13 +36,13 @@ class Limits:
 
     @property
     def reader_timeout_s(self) -> float:
-        """What a client may take to read an answer."""
+        """Seconds that a client may take to read an answer."""
         return self.request_timeout_s + _GRACE
 
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """`names` are what clients may call the model. With `uds`, `host` and `port` are not used.
+    """`names` are the model's names for clients. With `uds`, `host` and `port` are ignored.
     `allowed_origins` are as browsers write them, or "*"."""
 
     names: tuple[str, ...]
@@ -105,7 +105,7 @@ class ServerConfig:
 
 
 def _origin(given: str) -> str:
-    """As browsers write it: in small letters, without a slash, or a port that need not be said."""
+    """Return an origin as browsers write it: in lower case, without a slash or a default port."""
     if given == "*":
         return given
     found = _ORIGIN.fullmatch(given.lower())
@@ -119,7 +119,7 @@ def _origin(given: str) -> str:
 
 
 def _check_pair(cert: Path, key: Path | None) -> None:
-    import ssl  # only here: every command reads this file
+    import ssl  # only here, as every command imports this module
 
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key, password="")

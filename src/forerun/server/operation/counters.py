@@ -1,4 +1,4 @@
-"""What `/metrics` shows: the engine's own counts, and what only a server sees."""
+"""What `/metrics` shows: the engine's counts, and latencies and statuses of HTTP requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Snapshot = Mapping[str, Any]
 
 
 class Histogram(Collector):
-    """Only the event loop observes, so this needs no lock; and it takes many alike at once."""
+    """A histogram without a lock, as only the event loop observes; a value may count repeatedly."""
 
     def __init__(self, name: str, text: str, bounds: tuple[float, ...]) -> None:
         self._name, self._text, self._bounds = PREFIX + name, text, bounds
@@ -49,7 +49,7 @@ class Histogram(Collector):
 
 
 class Counters:
-    """One registry for one server; `snapshot` asks the engine, None while it is not there."""
+    """One server's metrics; `snapshot` returns the engine's, or None before it is loaded."""
 
     content_type = CONTENT_TYPE_LATEST
 
@@ -73,7 +73,7 @@ class Counters:
         )
 
     def watch(self, group: Group, began: float) -> None:
-        """Observe what its reader gets, who has asked since then."""
+        """Observe the deltas of a group whose request began at `began`."""
         group.on_delta = Watch(self, began).saw
 
     def responded(self, path: str, status: int) -> None:
@@ -89,7 +89,7 @@ class Counters:
 
 
 class Watch:
-    """The moments of one request."""
+    """Observes the latencies of one request."""
 
     def __init__(self, counters: Counters, began: float) -> None:
         self._counters = counters
@@ -110,13 +110,13 @@ class Watch:
 
 
 class EngineCollector(Collector):
-    """The engine's snapshot at the moment of a scrape."""
+    """The engine's metrics at the moment of a scrape."""
 
     def __init__(self, snapshot: Callable[[], Snapshot | None]) -> None:
         self._snapshot = snapshot
 
     def describe(self) -> Iterator[Metric]:
-        return iter(())  # nothing is known before the model is there
+        return iter(())  # nothing is known before the model is loaded
 
     def collect(self) -> Iterator[Metric]:
         found = self._snapshot()
@@ -155,7 +155,7 @@ def _counted(found: Snapshot) -> Iterator[Metric]:
 
 
 def _speculation(drafters: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
-    """vLLM's names; a sum over the label `drafter` is vLLM's figure."""
+    """Yield metrics under vLLM's names; summed over the label `drafter` they are vLLM's figures."""
     for name in ("num_drafts", "num_draft_tokens", "num_accepted_tokens"):
         family = CounterMetricFamily(
             f"{PREFIX}spec_decode_{name}", f"Speculation: {name}.", labels=["drafter"]

@@ -1,6 +1,6 @@
-"""The first to see a request and the last to see its answer: id, key, log line, and no traceback.
+"""The outermost layer: request ids, origins, API keys, log lines, and errors without tracebacks.
 
-It is plain ASGI: a wrapper around responses would hide from a stream that its reader left.
+It is plain ASGI: middleware that wraps responses would hide a client's disconnect from a stream.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from forerun.server.operation.protocol import Direct
 from forerun.server.service import Service
 from forerun.server.streaming import DIRECT, REQUEST_ID, JsonAnswer, LastWords, explained
 
-_ANSWERS: Final = ("/v1/responses/", "/v1/chat/completions/")  # where OpenAI keeps them
-_MESSAGES: Final = "/v1/messages"  # here, and below
+_ANSWERS: Final = ("/v1/responses/", "/v1/chat/completions/")  # where OpenAI stores answers
+_MESSAGES: Final = "/v1/messages"  # here and below, errors have Anthropic's shape
 _REQUEST_ID: Final = re.compile(r"[!-~]{1,128}")
 
 
@@ -69,7 +69,8 @@ class Front:
             self._log.write(request, method, visit.request_id, visit.status, seconds)
 
     def _routed(self, scope: Scope) -> Scope:
-        """As the routes know it: below the root, and HEAD as GET, whose body uvicorn drops."""
+        """Return the scope for the routes: without the root path, and HEAD as GET, whose body
+        uvicorn drops."""
         path: str = scope["path"]
         if self._root and path.startswith(f"{self._root}/"):
             path = path.removeprefix(self._root)
@@ -77,7 +78,7 @@ class Front:
         return {**scope, "path": path, "method": method}
 
     def _known_path(self, scope: Scope) -> str:
-        """As the routes spell it, so that strangers cannot make up labels."""
+        """Return the path of the route that matches, so that clients cannot make up labels."""
         found = (route for route in self._routes if route.matches(scope)[0] is not Match.NONE)
         return str(getattr(next(found, None), "path", "other"))
 
@@ -93,7 +94,7 @@ class Front:
             await self._app(scope, receive, visit.send)
         except ApiError as error:
             await _error_response(error, scope)(scope, receive, visit.send)
-        except asyncio.CancelledError:  # the server ends, and waits for nobody
+        except asyncio.CancelledError:  # the server ends without waiting
             if not visit.has_begun:
                 await _error_response(shutting_down(), scope)(scope, receive, visit.send)
         except Exception as error:
@@ -103,7 +104,7 @@ class Front:
 
 
 class Visit:
-    """One request's way through: what was answered so far. `names` are of headers with its id."""
+    """What was sent so far in response to a request. `names` are the headers that carry its id."""
 
     def __init__(self, request_id: str, names: Sequence[bytes], send: Send) -> None:
         self.request_id = request_id
@@ -126,7 +127,7 @@ def _is_of_anthropic(scope: Scope) -> bool:
 
 
 def _error_response(error: ApiError, scope: Scope) -> JsonAnswer:
-    """In the shape of whoever's API it is."""
+    """Return the error in the shape of the API to which the path belongs."""
     body = error.for_anthropic(REQUEST_ID.get()) if _is_of_anthropic(scope) else error.body
     if error.num_dropped_bytes:
         return LastWords(body, error.status, dict(error.headers), error.num_dropped_bytes)
@@ -134,17 +135,17 @@ def _error_response(error: ApiError, scope: Scope) -> JsonAnswer:
 
 
 async def api_error(request: Request, error: Any) -> JsonAnswer:
-    """For the framework, which asks for a handler by the error's class."""
+    """Starlette's handler for errors of Forerun's own classes."""
     return _error_response(explained(error), request.scope)
 
 
 async def unforeseen(request: Request, error: Any) -> JsonAnswer:
-    """The same for all others: the framework raises them once more, and so they are logged."""
+    """Starlette's handler for all other errors, which it raises again; `Front` then logs them."""
     return _error_response(as_api_error(error), request.scope)
 
 
 async def http_error(request: Request, error: Any) -> JsonAnswer:
-    """What the framework itself refuses: unknown addresses and methods."""
+    """Starlette's handler for what it refuses itself: unknown paths and methods."""
     path, headers = request.scope["path"], error.headers or {}
     allowed = "GET" if "GET" in headers.get("Allow", "") else "POST"
     words = {
@@ -157,7 +158,7 @@ async def http_error(request: Request, error: Any) -> JsonAnswer:
 
 
 def _where(app: Any, path: str) -> str:
-    """What to do instead."""
+    """Return a hint: the path that may have been meant, or where to look."""
     known = {getattr(route, "path", None) for route in app.routes}
     meant = path.rstrip("/")
     for near in (meant, f"/v1{meant}", meant.replace("/v1/v1/", "/v1/"), meant.replace("//", "/")):

@@ -1,4 +1,4 @@
-"""Where a server listens: a TCP port, or a unix socket; and the file that says who it is."""
+"""The socket on which a server listens, TCP or unix, and the file with its process id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BACKLOG: Final = 2048
 
 @contextmanager
 def listening(config: ServerConfig) -> Iterator[tuple[socket.socket, str]]:
-    """The socket, and its address as clients write it."""
+    """Yield the socket, and its address as clients write it."""
     if config.uds is not None:
         with _unix_socket(config.uds) as found:
             yield found, f"unix:{config.uds}"
@@ -35,7 +35,7 @@ def _tcp_socket(host: str, port: int) -> socket.socket:
         family, kind, proto, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
         )[0]
-        # asyncio turns Nagle's delay off only where the protocol is named: 40 ms an answer.
+        # asyncio disables Nagle's algorithm (40 ms an answer) only if the protocol is given.
         found = socket.socket(family, kind, proto)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
@@ -49,8 +49,8 @@ def _tcp_socket(host: str, port: int) -> socket.socket:
 
 
 def _cut_off_the_deaf(found: socket.socket, seconds: float) -> None:
-    """A connection closes only when all that was written is read; one whose reader never does
-    would stay for ever. Connections inherit this from the socket that accepts them."""
+    """Limit how long written data may stay unread: otherwise a connection whose client never reads
+    would never close. Connections inherit this from the socket that accepts them."""
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
         milliseconds = min(2**31 - 1, int(1000 * seconds))
         found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
@@ -77,7 +77,7 @@ def _unix_socket(path: Path) -> Iterator[socket.socket]:
 
 
 def _remove_if_dead(path: Path) -> None:
-    """A socket that nobody answers was left by a server that was killed."""
+    """Remove a socket to which nothing listens: a server that was killed left it."""
     if not path.is_socket():
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -91,7 +91,7 @@ def _remove_if_dead(path: Path) -> None:
 
 @contextmanager
 def pid_file(path: Path | None) -> Iterator[None]:
-    """Holds the process id while the server runs."""
+    """Keep the process id in a file while the server runs."""
     if path is None:
         yield
         return
@@ -112,9 +112,9 @@ def pid_file(path: Path | None) -> Iterator[None]:
 def _living(path: Path) -> int | None:
     with suppress(OSError, ValueError):
         process = int(path.read_text(encoding="ascii"))
-        if process == os.getpid():  # in a container all have the same, and one was killed
+        if process == os.getpid():  # left by a killed container, as all have the same id
             return None
-        with suppress(PermissionError):  # somebody else's, and it lives
+        with suppress(PermissionError):  # another user's process, which runs
             os.kill(process, 0)
         return process
     return None

@@ -1,4 +1,4 @@
-"""Which web pages may ask."""
+"""Which web pages may send requests."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ _READING: Final = ("GET", "HEAD", "OPTIONS")
 
 
 class Origins:
-    """Those that were named, and the server's own. Before a page's JSON is sent the browser asks
-    whether it may (a preflight); what a page calls plain text it sends, and only keeps the answer
-    from it.
+    """Refuses requests of pages from other origins than the `allowed` ones and the server's own.
 
-    A name that anyone may point at this machine is not the server's own where it `is_local`, for
-    this machine alone: a page whose name was so moved would ask as if it were ours.
+    Browsers send a preflight before another origin's JSON, and refusing that is enough. What a page
+    labels as plain text they send at once, only hiding the answer from the page, so its origin is
+    checked here.
+
+    `is_local`: the server is for this machine alone, so its own origin must have a loopback name.
+    Otherwise a page whose domain was pointed at this machine would pass as the server's own.
     """
 
     def __init__(self, allowed: Sequence[str], *, is_local: bool = False) -> None:
@@ -27,7 +29,7 @@ class Origins:
         self._is_local = is_local
 
     def allow(self, request: Request) -> bool:
-        """Whether its page was named."""
+        """Whether the page's origin is an allowed one."""
         return not self._allowed.isdisjoint((request.headers.get("origin", ""), "*"))
 
     def check(self, request: Request) -> None:
@@ -36,7 +38,7 @@ class Origins:
         is_harmless = request.method in _READING and not asks_first
         if not origin or is_harmless or self.allow(request):
             return
-        host = _host(origin.partition("://")[2])  # a proxy may speak another scheme
+        host = _host(origin.partition("://")[2])  # a proxy may change the scheme
         forwarded = headers.get("x-forwarded-host", "").partition(",")[0]
         is_own = bool(host) and host in map(_host, (headers.get("host", ""), forwarded))
         kind = headers.get("content-type", "").lower()
@@ -53,12 +55,12 @@ class Origins:
 
 
 def is_preflight(request: Request) -> bool:
-    """Whether a browser asks if a page may ask; it never sends a key with that."""
+    """Whether this is a browser's preflight, which never has a key."""
     return request.method == "OPTIONS" and "access-control-request-method" in request.headers
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, with a port or without one, is a name of the machine itself."""
+    """Whether a host, with or without a port, is a loopback address or name."""
     name = host[1:].partition("]")[0] if host.startswith("[") else host
     name = name.rpartition(":")[0] if name.count(":") == 1 else name
     try:
@@ -68,5 +70,5 @@ def is_loopback(host: str) -> bool:
 
 
 def _host(name: str) -> str:
-    """Without a port that need not be said."""
+    """Return a host in lower case, without a default port."""
     return name.strip().lower().removesuffix(":80").removesuffix(":443")

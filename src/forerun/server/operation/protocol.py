@@ -1,4 +1,4 @@
-"""HTTP as uvicorn speaks it, by clients that say in time what they want."""
+"""Additions to uvicorn's HTTP: direct writes of streams, pings, and a time limit for heads."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 
 class Direct:
-    """The way of a long body's parts: one that comes while its reader keeps up is framed here and
-    written at once, for a fraction of what uvicorn and h11 take to look at it again."""
+    """Sends the parts of a stream. While the reader keeps up, a part is framed here and written to
+    the transport at once, in a fraction of the time that uvicorn and h11 take."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
         cycle = getattr(send, "__self__", None)
@@ -20,18 +20,18 @@ class Direct:
         self._cycle = cycle if isinstance(cycle, RequestResponseCycle) and has_body else None
         self._is_chunked = scope["http_version"] == "1.1"  # 1.0 ends a body with the connection
         self._send = send
-        self.last = 0.0  # when it was written to, on the clock of event loops
+        self.last = 0.0  # when a part was last written, on the event loop's clock
 
     @property
     def keeps_up(self) -> bool:
-        """The reader, so that parts may be written."""
+        """Whether the reader keeps up, so that `write` may be called."""
         cycle = self._cycle
         return cycle is not None and not (cycle.flow.write_paused or cycle.disconnected)
 
     def write(self, part: bytes) -> None:
         assert self._cycle is not None
         self.last = monotonic()
-        if part:  # an empty chunk would be the last
+        if part:  # an empty chunk would end the body
             framed = b"%x\r\n%b\r\n" % (len(part), part) if self._is_chunked else part
             self._cycle.transport.write(framed)
 
@@ -43,8 +43,9 @@ class Direct:
 
 
 class Pings:
-    """Written where nothing else was for so many `seconds`, until they are stopped: clients and
-    proxies give up on who is silent, and a long prompt takes minutes. 0: none at all."""
+    """Writes `ping` whenever nothing was written for `seconds`, until stopped; 0: never.
+
+    Clients and proxies give up on silent connections, and a long prompt takes minutes."""
 
     def __init__(self, direct: Direct, ping: bytes, seconds: float) -> None:
         self._direct, self._ping, self._seconds = direct, ping, seconds
@@ -72,13 +73,14 @@ class Pings:
 
 
 def timed_protocol(seconds: float) -> type[H11Protocol]:
-    """h11's, since it bounds the length of a request's head; this bounds its time as well.
+    """Return uvicorn's protocol on h11, which limits the length of a request's head, with a limit
+    on the time that the head takes, too.
 
-    uvicorn itself times a connection only between two requests.
+    uvicorn itself limits only the time between two requests of a connection.
     """
 
     class TimedProtocol(H11Protocol):
-        _head: TimerHandle | None = None  # while one is to come
+        _head: TimerHandle | None = None  # set while a head is awaited
 
         def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)

@@ -1,4 +1,4 @@
-"""A server's life: listen at once, load, answer, drain, leave."""
+"""A server's life: listen at once, load the model, answer, drain, end."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from forerun.server.operation.protocol import timed_protocol
 from forerun.server.service import Service
 
 _KEEP_ALIVE: Final = 30  # seconds that an idle connection stays open
-_LAST_WORDS: Final = 5  # seconds for responses that are complete to reach their readers
+_LAST_WORDS: Final = 5  # seconds for complete responses to reach their clients
 _MOMENT: Final = 0.02
-# Objects before garbage is looked for, about as Python has it: a command looks more rarely.
+# Garbage collection as often as by Python's defaults, about; commands start with a rarer one.
 _OFTEN: Final = (2000, 10, 10)
-# Seconds that one thread keeps the interpreter while another waits for it; Python's 5 ms would hold
-# up a step whenever its kernels return while answers are written.
+# Seconds that a thread keeps the GIL while another waits for it. Python's 5 ms would delay a step
+# whenever its kernels return while the event loop writes answers.
 _SWITCH_INTERVAL: Final = 0.0005
 
 Tell = Callable[[str], None]
@@ -45,8 +45,10 @@ def run_server(
     on_ready: Callable[[str, LLM], None],
     on_draining: Callable[[int], None],
 ) -> None:
-    """Until a signal ends it. `on_listening` hears the address, `on_ready` when it answers,
-    `on_draining` how many requests are waited for at the end, if any are."""
+    """Run a server until a signal ends it.
+
+    `on_listening` gets the address, and `on_ready` the address and the model once it is loaded.
+    `on_draining` gets the number of requests that are finished before the end, if there are any."""
     sys.setswitchinterval(_SWITCH_INTERVAL)
     with pid_file(config.pid_file), listening(config) as (found, address):
         life = Life(config, load, lambda llm: on_ready(address, llm), on_draining)
@@ -57,9 +59,11 @@ def run_server(
 
 
 class Life:
-    """The first SIGTERM or SIGINT drains: what runs is finished, what comes is refused, until
-    `drain_timeout_s`. The second says that this was long enough; what still runs is told so. The
-    third ends at once."""
+    """A server from start to end, and what signals do to it.
+
+    The first SIGTERM or SIGINT drains: open requests are finished and new ones refused, for up to
+    `drain_timeout_s`. The second ends this wait; requests still open get an error. The third ends
+    at once."""
 
     def __init__(
         self,
@@ -92,7 +96,7 @@ class Life:
                 app,
                 http=timed_protocol(config.limits.body_timeout_s),
                 log_config=None,
-                log_level="error",  # what strangers send is no news
+                log_level="error",  # clients' malformed requests are not logged
                 access_log=False,
                 lifespan="off",
                 server_header=False,
@@ -128,10 +132,10 @@ class Life:
             )
         except Exception as error:
             self.error = error
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the server has ended
                 loop.call_soon_threadsafe(self._stop)
             return
-        # What is there now stays: a collection that walks all of it holds up a step by 0.1 s.
+        # What exists now stays: a garbage collection through all of it would delay a step by 0.1 s.
         gc.collect()
         gc.freeze()
         gc.set_threshold(*_OFTEN)
@@ -157,7 +161,7 @@ class Life:
             self._stop()
 
     async def _drain(self) -> None:
-        """HTTP requests that are open have been taken, also those that the engine has not seen."""
+        """Finish all open HTTP requests, including those that have not reached the engine."""
         self._service.drain()
         if self._service.num_open:
             self._on_draining(self._service.num_open)
@@ -165,7 +169,7 @@ class Life:
         while self._service.num_open and not self._is_hurried and time.monotonic() < deadline:
             await asyncio.sleep(_MOMENT)
         self._is_hurried = True  # one more signal ends at once
-        if self._service.num_open:  # who still waits is told so
+        if self._service.num_open:  # they get an error
             self._service.give_up()
             if self._engine is not None:
                 await self._engine.shutdown(finish=False)
@@ -176,7 +180,7 @@ class Life:
 
 
 class _Server(uvicorn.Server):
-    """Signals are ours."""
+    """Leaves signals to `Life`."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,6 +1,6 @@
-// The server's public API. The key lives in this module's memory, and nowhere else.
+// The server's public API. The API key is kept only in this module's memory.
 
-// Wherever a proxy puts us: this file is in page/ of the server's root.
+// This file is in page/ below the server's root, wherever a proxy puts that.
 const ROOT = new URL("..", import.meta.url);
 let key = null;
 let askForKey = async () => null;

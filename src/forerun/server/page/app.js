@@ -1,4 +1,4 @@
-// The start: is the server ready, what are its defaults, and which view is shown.
+// The start of the page: waits until the server is ready, reads its defaults, and shows a view.
 
 import { at, get, setKeyDialog } from "./api.js";
 import { Chat } from "./chat.js";

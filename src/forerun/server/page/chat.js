@@ -1,4 +1,4 @@
-// The conversation: its messages, and what a reader does with them.
+// The conversation: its messages, and what the user does with them.
 
 import { Answer } from "./text/answer.js";
 import { byId, copy, el, onFrame } from "./dom.js";

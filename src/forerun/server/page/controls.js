@@ -1,4 +1,4 @@
-// Sampling and speculation controls. What is left empty is the server's own.
+// Sampling and speculation controls. An empty field means the server's default.
 
 import { byId, el } from "./dom.js";
 

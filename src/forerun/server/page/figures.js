@@ -1,4 +1,4 @@
-// What speculation did for an answer so far, from its trace.
+// The figures of speculation for an answer so far, from its trace.
 
 import { el, percent, svg } from "./dom.js";
 

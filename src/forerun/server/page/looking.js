@@ -1,4 +1,4 @@
-// The token that is looked at: a card beside it, and its round in the panel.
+// Shows the token that the user points at: a card beside it, and its round in the panel.
 
 import { byId } from "./dom.js";
 import { roundDetails, tokenCard } from "./round.js";

@@ -1,4 +1,4 @@
-// The same question twice, alone on the engine each time, then side by side on one clock.
+// The same question twice, each time alone on the engine, then replayed side by side on one clock.
 
 import { stream } from "./api.js";
 import { byId, el } from "./dom.js";

@@ -1,4 +1,4 @@
-// One answer as it is streamed: what is asked, what came, and how long it took.
+// One answer as it is streamed: the request, what has arrived, and how long it took.
 
 import { stream } from "./api.js";
 import { chosen } from "./controls.js";

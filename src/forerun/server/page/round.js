@@ -1,4 +1,4 @@
-// One round, looked at: the token, what else was guessed in its place, and the proposal as a tree.
+// Details of a round: the token, what else was guessed in its place, and the proposal as a tree.
 
 import { el, percent, svg, visible } from "./dom.js";
 import { rejectedAt } from "./tokens.js";

@@ -1,5 +1,5 @@
-// Conversations, kept in this browser alone, and shared by its tabs: of each conversation the one that
-// was changed last counts, and a deletion is a change.
+// Conversations, stored only in this browser and shared by its tabs. The latest change of a
+// conversation counts; a deletion is a change, too.
 
 const NAME = "forerun.conversations";
 const GONE = "forerun.deleted"; // [id, when], the latest last

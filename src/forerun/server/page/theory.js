@@ -1,4 +1,4 @@
-// The speedup that theory expects. All of its numbers come from the server's closed forms.
+// The speed-up that theory expects. All numbers come from the server's closed forms.
 
 import { get } from "./api.js";
 import { byId, el, onFrame, svg } from "./dom.js";

@@ -1,1 +1,1 @@
-"""One thin file per family of addresses."""
+"""One thin module per family of endpoints."""

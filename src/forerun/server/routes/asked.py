@@ -1,4 +1,4 @@
-"""What every route does with a body before and after its own part."""
+"""What all routes share: reading a body before their own part, and sending the answer after it."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def service_of(request: Request) -> Service:
 async def made_of(
     request: Request, endpoint: Endpoint, make: Callable[[Given, Service, AsyncEngine], Result]
 ) -> Result:
-    """What `make` does with the body's fields. All of that is beside the event loop: a body of some
-    megabytes takes seconds, in which no stream would go on."""
+    """Return what `make` returns for the body's fields. Parsing and `make` run in worker threads: a
+    body of some megabytes takes seconds, in which no stream would advance."""
     service = service_of(request)
     engine, limits = service.engine, service.limits
     body = await read_body(request, service)
@@ -57,7 +57,7 @@ async def made_of(
 
 
 def identity(given: Given, prefix: str, service: Service, engine: AsyncEngine) -> dict[str, Any]:
-    """Of an answer: its id, when, and who."""
+    """Return what identifies an answer: its id, its time, and the model."""
     return {
         "id": f"{prefix}{given.get('request_id') or uuid.uuid4().hex}",
         "created": int(time.time()),
@@ -70,7 +70,7 @@ def identity(given: Given, prefix: str, service: Service, engine: AsyncEngine) -
 async def answered(
     request: Request, endpoint: Endpoint, read: Read, events: Events, ping: bytes = COMMENT
 ) -> Response:
-    """Bit by bit, or whole. `ping` is an event that says nothing."""
+    """Answer a request, as a stream or whole. `ping` is an event without meaning."""
     service = service_of(request)
     engine = service.engine
     question, form_of = await made_of(request, endpoint, read)
@@ -85,5 +85,5 @@ async def answered(
         return EventStream(told, group.close, *times)
     with left_by(request.receive, group.close):
         deltas = await group.whole()
-        # Chances of a long text are megabytes.
+        # Log-probabilities of a long text are megabytes of JSON.
         return await made(lambda: JsonAnswer(form.whole(deltas)), is_long=form.shows_more)

@@ -20,7 +20,7 @@ from forerun.server.routes.asked import Given, answered, identity
 from forerun.server.service import Service
 from forerun.server.streaming import data_events
 
-_USUAL_LEN: Final = 16  # OpenAI's, where a client does not say
+_USUAL_LEN: Final = 16  # OpenAI's default for `max_tokens`
 
 
 async def completions(request: Request) -> Response:
@@ -54,7 +54,7 @@ def _read(
 
 
 def shown(given: Given) -> dict[str, Any]:
-    """What the client wants to see beside the text."""
+    """Return what the client wants to see besides the text."""
     options = given.get("stream_options", {})
     if options and not given.get("stream"):
         raise bad_request(

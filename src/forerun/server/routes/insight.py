@@ -1,4 +1,4 @@
-"""What this server would do by itself, what it measured, and what theory makes of it."""
+"""`/forerun/settings` and `/forerun/theory`: defaults, measured costs, and expected speed-ups."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _QUERY: Final = ("alpha", "cost", "verify_cost", "max_depth")
 
 
 async def settings(request: Request) -> Response:
-    """The defaults of requests, and what speculation knows here."""
+    """The default sampling options, the drafters, and the costs measured on this machine."""
     service = service_of(request)
     speculation = service.engine.speculation
     usual = SamplingParams()
@@ -57,7 +57,7 @@ def _told(speculation: Speculation) -> dict[str, Any]:
 
 
 def _costs(costs: Costs) -> dict[str, Any]:
-    """In plain passes; `verify_cost` is what /forerun/theory reads."""
+    """Return costs in units of a plain pass; `verify_cost` is as /forerun/theory reads it."""
     plain = costs.target.seconds(1)
     points = [(size - 1, seconds / plain) for size, seconds in costs.target.points if size > 1]
     return {
@@ -68,7 +68,7 @@ def _costs(costs: Costs) -> dict[str, Any]:
 
 
 async def theory(request: Request) -> Response:
-    """One row for each depth from 0; as `forerun plan` has them."""
+    """The speed-up that theory expects, a row for each depth from 0, as in `forerun plan`."""
     given = request.query_params
     for name in given:
         if name not in _QUERY:
@@ -116,14 +116,14 @@ def _depth(text: str) -> int:
     return int(text)
 
 
-# How the two describe themselves in /openapi.json.
+# Schemas of the two answers, for /openapi.json.
 _TEXT: Final = {"type": "string"}
 _COUNT: Final = {"type": "integer", "minimum": 0}
 _NUMBER: Final = {"type": "number"}
 
 
 def _object(**properties: Any) -> dict[str, Any]:
-    """All of them are always there."""
+    """Return the schema of an object that always has all of these properties."""
     return {"type": "object", "required": list(properties), "properties": properties}
 
 
@@ -165,7 +165,7 @@ PARAMETERS: Final = [
     for name, kind in {
         "alpha": {**_ABOVE, "maximum": 1},
         "cost": {**_ABOVE, "maximum": 1e6},
-        # The slope alone; points are for those who read docs/serving.md.
+        # Only a slope; docs/serving.md describes points.
         "verify_cost": {**_TEXT, "pattern": r"^(0|[1-9][0-9]{0,2})(\.[0-9]{1,6})?$"},
         "max_depth": {"type": "integer", "minimum": 1, "maximum": MAX_DEPTH},
     }.items()

@@ -1,4 +1,4 @@
-"""`/v1/messages`, as Anthropic has it, and its count of what a message begins with."""
+"""Anthropic's `/v1/messages`, and its count of prompt tokens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def messages(request: Request) -> Response:
 
 
 async def count_tokens(request: Request) -> Response:
-    """How many tokens a message would begin with."""
+    """Count the prompt tokens of a message request."""
     return await made_of(request, Endpoint.COUNT_TOKENS, _counted)
 
 
@@ -38,7 +38,7 @@ def _read(
     max_len, name = engine.max_model_len, "max_tokens"
     asked, prompt, reply = _prompted(given, engine)
     usual = answer_room(None, max_len, service.limits)
-    room = min(given[name], usual)  # the first may be more than the context holds
+    room = min(given[name], usual)  # `max_tokens` may exceed the context
     prompt = truncated(prompt, given.get("truncate_prompt_tokens"), max_len, room)
     length = answer_len(given[name], name, prompt, max_len, service.limits, may_be_short=True)
     question = Question.of(asked, [prompt], engine, [length], None, reply=reply)
@@ -58,7 +58,7 @@ def _counted(given: Given, _service: Service, engine: AsyncEngine) -> JsonAnswer
 
 
 def _prompted(given: Given, engine: AsyncEngine) -> tuple[dict[str, Any], Tokens, ReplyForm]:
-    """The fields in chat's words, the prompt, and the form of its answer."""
+    """Return the fields under chat's names, the prompt, and the form of the reply."""
     asked = as_chat(given)
     effort = asked.get("reasoning_effort")
     return asked, *chat_prompt(asked, engine, calling_of(asked, engine), effort)

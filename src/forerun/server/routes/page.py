@@ -17,7 +17,7 @@ _KINDS: Final = {
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
-# Nothing but our own files and our own API; a script that a model wrote has no way in.
+# Only the page's own files and API are allowed; a script that a model wrote cannot run.
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -37,7 +37,7 @@ async def asset(request: Request) -> Response:
 
 
 def _file(name: str) -> Response:
-    """By name among the files that are there, so that no path leads out of the folder."""
+    """Return a file that the folder's listing has by this name, so that no path leads outside."""
     files = (path for path in _FOLDER.rglob("*") if path.suffix in _KINDS)
     found = {path.relative_to(_FOLDER).as_posix(): path for path in files}.get(name)
     if found is None:

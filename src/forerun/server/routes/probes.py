@@ -1,4 +1,4 @@
-"""Whether it lives, whether it answers, what it counted: /health, /ready, /version, /metrics."""
+"""`/health`, `/ready`, `/version` and `/metrics`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from forerun.version import VERSION
 
 
 async def health(request: Request) -> Response:
-    """Alive: 503 only when a step of the engine hangs, or its thread is gone."""
+    """Whether the server is alive: 503 only if an engine step hangs, or its thread has ended."""
     service = service_of(request)
     engine = service.loaded
     if engine is not None and not engine.is_healthy and service.state is State.READY:
@@ -23,7 +23,7 @@ async def health(request: Request) -> Response:
 
 async def ready(request: Request) -> Response:
     service = service_of(request)
-    assert service.engine is not None  # else that said so
+    assert service.engine is not None  # it raises while the server loads or drains
     return JsonAnswer({"status": "ready", "model": service.names[0]})
 
 

@@ -1,4 +1,4 @@
-"""`/v1/responses`: stateless, so a client sends all items every time."""
+"""`/v1/responses`: stateless, so clients send all items every time."""
 
 from __future__ import annotations
 

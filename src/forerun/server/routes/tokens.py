@@ -1,4 +1,4 @@
-"""`/tokenize`, `/detokenize`, `/tokenizer_info`, as vLLM has them; OpenAI's count of an input."""
+"""vLLM's `/tokenize`, `/detokenize` and `/tokenizer_info`, and OpenAI's count of input tokens."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ async def tokenize(request: Request) -> Response:
 
 
 async def tokenizer_info(request: Request) -> Response:
-    """What programs need that do without the tokenizer itself, and ask the other two routes."""
+    """Special tokens and chat template, for programs that tokenize through this server."""
     settings = service_of(request).engine.tokenizer.settings
     return JsonAnswer({name: value or None for name, value in settings.items()})
 
 
 async def input_tokens(request: Request) -> Response:
-    """How many tokens a response would begin with."""
+    """Count the prompt tokens of a response request."""
     return await made_of(request, Endpoint.INPUT_TOKENS, _counted)
 
 

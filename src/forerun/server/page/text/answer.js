@@ -1,5 +1,4 @@
-// One answer on the screen: its words, tinted by how each token came about, and a token that is
-// looked at.
+// One answer on the screen: its text, tinted by how each token came about, and the selected token.
 
 import { el } from "../dom.js";
 import { Markdown } from "./markdown.js";

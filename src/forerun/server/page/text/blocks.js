@@ -1,4 +1,4 @@
-// Where the blocks of a Markdown text begin and end, also of one that is still coming.
+// Where the blocks of a Markdown text begin and end, also while the text is still streamed.
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)[^\n]*$/;
 const HEADING = /^ {0,3}(#{1,6})[ \t]+/;

@@ -1,6 +1,6 @@
-// The Markdown that models write, as elements. Positions are kept, so that every stretch of text is
-// painted token by token. A block that is complete is never built again; of one that still grows,
-// only its last few hundred characters are.
+// Turns the Markdown that models write into elements. Positions are kept, so that all text is painted
+// token by token. A complete block is never rebuilt; of a growing one, only the last few hundred
+// characters are.
 
 import { cells, heldBack, lines, nextBlock, QUOTE } from "./blocks.js";
 import { el } from "../dom.js";
