@@ -1,4 +1,4 @@
-"""What tests of several rooms share."""
+"""Fixtures and settings that the tests of several rooms share."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from forerun.models.download.pull import pull
 from tests.contracts.kernel_sets import CACHE_DIR
 from tests.tiny_model import JSON_LETTERS, MARKS, write_tiny_model
 
-# What a person's terminal says of itself must not decide how wide or colourful our tables are.
+# The developer's terminal must not decide how wide or colourful printed tables are.
 for _name in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
     os.environ.pop(_name, None)
 
-# Machines are shared and pause for seconds: a slow example is no failure. Half the usual number:
-# every run draws others.
+# No deadline: shared machines pause for seconds. Half the usual number of examples, as every run
+# draws new ones.
 hypothesis.settings.register_profile("patient", deadline=None, max_examples=50)
 hypothesis.settings.load_profile("patient")
 
-# Building all commands takes as long as most tests of one: once is enough.
+# Building the command tree takes as long as most tests of a command, so it is built once.
 typer.testing._get_command = functools.cache(typer.main.get_command)  # type: ignore[attr-defined]
 
 
 def pytest_collection_finish() -> None:
-    """What was imported stays: no collection has to look through it again."""
+    """Exempt all imported objects from garbage collection: no later collection scans them."""
     gc.collect()
     gc.freeze()
 
@@ -43,13 +43,13 @@ def pytest_collection_finish() -> None:
 def smollm2_path() -> Path:
     """SmolLM2-135M-Instruct as a GGUF file; downloaded once, then kept in the cache directory."""
     CACHE_DIR.mkdir(parents=True, exist_ok=True)
-    with FileLock(CACHE_DIR / "pull.lock"):  # one of the processes that share the tests
+    with FileLock(CACHE_DIR / "pull.lock"):  # one test worker downloads, the others wait
         return pull("smollm2-135m")
 
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """^C raises, as it does in a terminal; in the background, a shell has it ignored."""
+    """Let ^C raise, as it does in a terminal; a shell ignores it for its background jobs."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -70,7 +70,7 @@ def tiny_json_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_reasoning_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One with tokens for the marks around reasoning, too."""
+    """A small random target that can write JSON and has tokens for the reasoning marks."""
     folder = tmp_path_factory.mktemp("models") / "target"
     return write_tiny_model(folder, seed=0, letters=JSON_LETTERS, added=MARKS, max_len=512)
 
@@ -84,6 +84,9 @@ def tiny_draft_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def plain(tiny_path: Path) -> LLM:
-    """The small target without speculation; on one thread, as a second one would look out for
-    passes of microseconds all the time, on a core that other tests want."""
+    """The small target without speculation.
+
+    One thread: with passes of microseconds a second one would busy-wait on a core that other
+    tests need.
+    """
     return LLM(tiny_path, speculative_config=None, num_threads=1)

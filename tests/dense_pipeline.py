@@ -1,6 +1,6 @@
-"""Temperature and truncation on whole rows, without short cuts: the specification of their bits.
+"""Temperature and truncation on whole rows, without short cuts: their bit-exact specification.
 
-`plain_pipeline` says what the law is; this says in which order float64 is rounded on the way.
+`plain_pipeline` specifies the distribution; this also fixes the order of the float64 roundings.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class LazyUniform:
         self._low, self._high = low, high
 
     def carried_to(self, world: World) -> LazyUniform:
-        """The same uniform, with what is known of it, in a run that goes on from here."""
+        """Return this uniform, with the interval known so far, for a run that continues here."""
         return LazyUniform(world, self._low, self._high)
 
     def __lt__(self, x: float) -> bool:
@@ -69,7 +69,7 @@ class LazyNoise:
         self._uniforms: dict[tuple[Stream, int, int], LazyUniform] = {}
 
     def uniform(self, stream: Stream, round_idx: int, draw_idx: int) -> float:
-        """Not a float, but it answers the only question that is asked of one here: `<`."""
+        """Return a `LazyUniform` as a float: `<` is all that the code under test asks of it."""
         key = (stream, round_idx, draw_idx)
         return cast(float, self._uniforms.setdefault(key, LazyUniform(self._world)))
 
@@ -80,7 +80,7 @@ class LazyNoise:
 
 
 def enumerate_runs(run: Callable[[World], Stage]) -> Iterator[tuple[float, Stage]]:
-    """(weight, outcome) of every way the run's uniforms can fall."""
+    """Yield (weight, outcome) for every way the run's uniforms can fall."""
     script: list[bool] = []
     while True:
         world = World(script)
@@ -106,10 +106,10 @@ def _checked(law: dict[Outcome, float]) -> dict[Outcome, float]:
 
 
 class Staged(Generic[Stage]):
-    """Every way the first half of a run can go, each with its weight and its noise as it was then.
+    """Every outcome of a run's first half, with its weight and the state of its noise.
 
-    The second half goes on from there with the same uniforms, so the law is that of whole runs,
-    and the first half is run once for each of its own outcomes.
+    The second half continues with the same uniforms, so the law is that of whole runs, although
+    the first half runs only once for each of its own outcomes.
     """
 
     def __init__(self, first: Callable[[LazyNoise], Stage]) -> None:

@@ -1,7 +1,7 @@
 """^C at a chosen moment: by a timer, or at any line of chosen files.
 
-Both are real signals, handled where Python handles them: between two instructions of the main
-thread. A line is such a place, so a hook that is called at each of them hits every one.
+Both are real signals. Python handles signals between two instructions of the main thread, and the
+start of a line is such a place, so a trace hook can interrupt at every line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Place = tuple[str, int]
 
 
 def files(*folders: str) -> frozenset[str]:
-    """All modules under these folders of the package, or these modules."""
+    """Return the paths of all modules under these folders of the package, or of these modules."""
     found = [path for folder in folders for path in (PACKAGE / folder).rglob("*.py")]
     found += [PACKAGE / folder for folder in folders if folder.endswith(".py")]
     assert found, folders
@@ -30,7 +30,7 @@ def files(*folders: str) -> frozenset[str]:
 
 
 def lines_of(work: Callable[[], object], chosen: frozenset[str]) -> list[Place]:
-    """Every line of the chosen files that `work` comes by, in order."""
+    """Return every line of the chosen files that `work` executes, in order."""
     seen: list[Place] = []
     with at_every_line(chosen, lambda frame: seen.append(_place(frame))):
         work()
@@ -38,8 +38,10 @@ def lines_of(work: Callable[[], object], chosen: frozenset[str]) -> list[Place]:
 
 
 def interrupted_at(work: Callable[[], object], chosen: frozenset[str], number: int) -> Place:
-    """Do `work` again and again until it has come by so many lines; the next one is ^C, which must
-    end it with a KeyboardInterrupt. Returns where that was."""
+    """Repeat `work`; after `number` lines of the chosen files, raise ^C at the next line.
+
+    It must end `work` with a KeyboardInterrupt. Return the interrupted line.
+    """
     num_seen, places = 0, list[Place]()
 
     def count(frame: FrameType) -> None:
@@ -59,7 +61,7 @@ def interrupted_at(work: Callable[[], object], chosen: frozenset[str], number: i
 
 
 def interrupted_after(work: Callable[[], object], seconds: float) -> None:
-    """Do `work` again and again until ^C ends it, so many seconds from now."""
+    """Repeat `work` until ^C ends it, `seconds` from now."""
     before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -74,7 +76,7 @@ def interrupted_after(work: Callable[[], object], seconds: float) -> None:
 
 @contextmanager
 def at_every_line(chosen: frozenset[str], call: Callable[[FrameType], None]) -> Iterator[None]:
-    """What `call` raises is raised there, and is the last."""
+    """Call `call` at each line of the chosen files; its exception is raised at that line."""
 
     def inside(frame: FrameType, event: str, _arg: Any) -> Any:
         if event == "line":

@@ -47,7 +47,10 @@ def _continued_fraction(a: float, x: float) -> float:
 
 
 def chi2_p_value(counts: npt.ArrayLike, expected: npt.ArrayLike) -> float:
-    """Pearson's χ²; cells expected under 5 are pooled; a count where nothing is expected is 0."""
+    """Return the p-value of Pearson's χ².
+
+    Cells expected under 5 are pooled; a count where nothing is expected gives 0.
+    """
     observed = np.asarray(counts, float).ravel()
     wanted = np.asarray(expected, float).ravel()
     assert abs(observed.sum() - wanted.sum()) < 1e-6 * wanted.sum(), "totals differ"

@@ -42,11 +42,11 @@ def test_a_link_stays_and_what_it_names_is_replaced(tmp_path: Path) -> None:
 
 
 def test_what_is_no_file_is_never_replaced(tmp_path: Path) -> None:
-    """A device in the place of a record must be a device afterwards; os.replace would take it."""
+    """A record path that is a pipe or device stays one; os.replace would put a file there."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(InvalidOption, match="choose another place"):
-        write_whole(pipe, "text")  # nobody reads it
+        write_whole(pipe, "text")  # the pipe has no reader
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
         write_whole(pipe, "text")

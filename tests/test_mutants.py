@@ -1,4 +1,4 @@
-"""The tool that plants mistakes: each is one change, and those planted by hand have their place."""
+"""The mutation tool: every mutant is one change, and hand-written mutants still fit the code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLANTED = json.loads((FOLDER / "planted.json").read_text())
 
 
 def changes(source: str) -> set[tuple[str, str]]:
-    """(old, new) of every mutant."""
+    """Return (old, new) of every mutant."""
     return {(one.old, one.new) for one in mutants_of("x.py", dedent(source))}
 
 
@@ -81,7 +81,7 @@ def test_what_is_mutated_is_there_and_so_are_its_tests(pattern: str) -> None:
 
 @pytest.mark.parametrize("one", PLANTED, ids=lambda one: one["name"])
 def test_a_mistake_planted_by_hand_has_its_place_and_its_tests(one: dict[str, str]) -> None:
-    """Where the code was rewritten, plant it anew in tools/mutation/planted.json."""
+    """If this fails because code was rewritten, adapt the mutant in tools/mutation/planted.json."""
     path = place_of(one)
     changed = (ROOT / path).read_text().replace(one["old"], one["new"])
     ast.parse(changed)

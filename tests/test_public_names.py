@@ -59,14 +59,14 @@ def test_public_names_are_pinned() -> None:
 
 
 def test_the_cpu_path_never_imports_torch(tmp_path: Path) -> None:
-    """In a fresh interpreter, where they can be imported: everything but the GPU's room and
-    that of training."""
+    """Every module but those of the GPU and training rooms, imported in a fresh interpreter in
+    which `import torch` would exit."""
     heavy = ("torch", "triton", "transformers", "matplotlib")
     for name in heavy:
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('imported: {name}')")
     source = Path(forerun.__path__[0])
     files = [path.relative_to(source.parent).with_suffix("") for path in source.rglob("*.py")]
-    skipped = ("__main__", "__init__", "worker")  # the last are run by a peer's own Python
+    skipped = ("__main__", "__init__", "worker")  # workers run in a peer's own Python
     names = [
         ".".join(file.parts)
         for file in files

@@ -1,4 +1,4 @@
-"""The judge is judged first."""
+"""The χ² helpers themselves, on known values."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""One word per thing: names that were retired do not come back (docs/design.md has the words)."""
+"""One word per thing: retired names do not come back (docs/design.md lists the words in use)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import forerun
 
 ROOT = Path(forerun.__file__).parent
 
-# Parts of names, and what to call the thing instead.
+# Retired parts of names, and what to use instead.
 RETIRED = {
     "lookout": "looks",
     "company": "batch",
@@ -29,7 +29,7 @@ RETIRED = {
     "sweep": "fixed depths",
     "quads": "integer weights",
 }
-# Whole names whose parts are plain words.
+# Retired as whole names only: their parts are ordinary words.
 RETIRED_NAMES = {"Ask", "Line", "Share", "Offer", "Turn", "kept_code"}
 RETIRED_WORDS = re.compile(rf"\b(?:{'|'.join(RETIRED)})s?\b", re.I)
 MAYBE_RETIRED = re.compile(rf"(?i:{'|'.join(RETIRED)})|\b(?:{'|'.join(RETIRED_NAMES)})\b")
@@ -37,18 +37,18 @@ TOP = ROOT.parents[1]
 SOURCES = sorted(ROOT.rglob("*.py"))
 BESIDE = [path for room in ("tests", "tools") for path in sorted((TOP / room).rglob("*.py"))]
 READ = [TOP / "README.md", *(TOP / "docs").glob("*.md"), *(TOP / "examples").rglob("*.*")]
-# Pages hold rows and locks are held; guesses are accepted.
+# "Hold" is for pages and locks; guesses are "accepted".
 HELD = re.compile(r"\b(?:guess|guesses|nodes|what)(?: that)?(?: always)? (?:held|holds?)\b", re.I)
 
 
 def parts(name: str) -> set[str]:
-    """`max_num_seqs` and `MaxNumSeqs` have the same."""
+    """Split a snake_case or CamelCase name into lower-case words, as written and in singular."""
     spaced = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name)
     return {part.rstrip("s") for part in spaced.lower().split("_")} | set(spaced.lower().split("_"))
 
 
 def names_in(text: str) -> set[str]:
-    """Those that could be retired: most files have none, and to take them apart takes time."""
+    """Return the names in this text, or none if it has no retired part: tokenizing is slow."""
     if not MAYBE_RETIRED.search(text):
         return set()
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
@@ -75,7 +75,7 @@ def test_retired_names_stay_away() -> None:
 
 
 def test_retired_words_are_not_written_either() -> None:
-    """In comments, help and documents; records of decisions are history."""
+    """Not in comments, help texts or documents either; ADRs are history and may."""
     assert RETIRED_WORDS.search("Requests at once, and seats.")
     for path in {*READ, *SOURCES, *BESIDE} - {Path(__file__)}:
         found = RETIRED_WORDS.search(path.read_text("utf-8"))
@@ -90,7 +90,7 @@ def test_guesses_are_accepted_wherever_a_user_reads_of_them() -> None:
 
 
 def test_no_folder_is_crowded() -> None:
-    """Of the package, its tests and its tools; what tools and caches leave there does not count."""
+    """At most 16 files per folder of the package, the tests and the tools; caches do not count."""
     left = {"__pycache__", ".DS_Store"}
     for top in (ROOT, TOP / "tests", TOP / "tools"):
         for folder in (top, *(path for path in top.rglob("*") if path.is_dir())):
@@ -99,7 +99,7 @@ def test_no_folder_is_crowded() -> None:
 
 
 def test_the_structure_names_what_is_there() -> None:
-    """`Class.method`, or `module.function`, of whatever the page says is called."""
+    """Every `Class.method` and `module.function` that docs/structure.md names exists."""
     known = set[str]()
     for path in SOURCES:
         for node in ast.parse(path.read_text("utf-8")).body:

@@ -15,7 +15,7 @@ from tests.models_llama.tiny import TinyCheckpoint, tiny_config
 
 EOS, BOS = "<|end|>", "<|start|>"
 LETTERS = "abcdefghijklmnopqrstuvwxyz .,\n"
-MARKS = ("<think>", "</think>")  # what stands around a model's reasoning
+MARKS = ("<think>", "</think>")  # around a model's reasoning
 JSON_LETTERS = LETTERS + '0123456789"{}[]:-_<>/'
 TEMPLATE = (
     "{% for m in messages %}<|start|>{{ m['content'] }}<|end|>{% endfor %}"
@@ -24,10 +24,9 @@ TEMPLATE = (
 
 
 def write_tiny_model(folder: Path, seed: int = 0, sharpness: float = 3.0, **changes: Any) -> Path:
-    """Random weights over a vocabulary of single letters, tokens that are `added` as they are, and
-    two special ones.
+    """Write a model with random weights; its tokens are single letters, `added`, EOS and BOS.
 
-    `sharpness` scales the head, so that the model is sure enough of itself to be guessed.
+    `sharpness` scales the output head: a drafter can guess only a model that is fairly sure.
     """
     letters, added = changes.pop("letters", LETTERS), changes.pop("added", ())
     folder.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from forerun.types import ROOT, Proposal, ProposalBuilder
 
 @dataclass
 class TableModel:
-    """A law for every prefix: Dirichlet rows, some with zeros, fixed by a seed."""
+    """A next-token law for every prefix: Dirichlet rows, some with zeros, fixed by a seed."""
 
     vocab_size: int
     seed: int
@@ -48,7 +48,7 @@ Drafter = Callable[[Callable[[int], float]], Proposal]
 def drawn_tree(
     models: Sequence[TableModel], widths: Sequence[int], *, replace: bool = True
 ) -> Drafter:
-    """Below every node of depth d, `widths[d]` draws; sibling number k is drawn from model k.
+    """Draw `widths[d]` children below every node of depth d; sibling k is drawn from model k.
 
     With one model and `replace=False`, siblings are drawn without replacement and each carries its
     conditional q. With several models, sibling k comes from model k mod len(models), as in
@@ -102,7 +102,7 @@ def merged_chains(models: Sequence[TableModel], depth: int) -> Drafter:
 
 
 def picked(proposal: Proposal) -> Drafter:
-    """A drafter that always guesses the same, with no q: lookup, prediction."""
+    """A drafter that always makes this proposal, without q, as lookups and predictions do."""
     return lambda _uniform: proposal
 
 

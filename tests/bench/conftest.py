@@ -1,4 +1,4 @@
-"""What the tests of this room share."""
+"""Fixtures that the tests of the bench share."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ COSTS = Costs(draft_step=0.0, verify=LinearVerifyCost(0.0), plain_seconds=0.01)
 def made_run(
     tokens: Sequence[int] = (1, 2, 3, 4, 5), per_pass: int = 1, seconds: float = 0.01
 ) -> TimedRun:
-    """The first token after 0.1 s, then `per_pass` tokens every `seconds`, all guesses accepted."""
+    """Return a run with its first token after 0.1 s, then `per_pass` every `seconds`; all guesses
+    are accepted."""
     arrivals, passes, at, left = [(0.1, 1)], list[Pass](), 0.1, len(tokens) - 1
     while left > 0:
         num, at = min(per_pass, left), at + seconds
@@ -44,7 +45,7 @@ def made_run(
 
 @dataclass
 class Scripted:
-    """Answers with the prompt's own tokens, at a steady pace."""
+    """A contender that answers with the prompt's own tokens, at a steady pace."""
 
     name: str
     per_pass: int = 1
@@ -92,7 +93,7 @@ def made_record(
     names: Sequence[str] = ("chat", "story"),
     num_pairs: int = 3,
 ) -> Record:
-    """Plain against a default that brings two tokens a pass."""
+    """Return a record of plain decoding against a default that emits two tokens a pass."""
     ours = default or Scripted(DEFAULT, per_pass=2)
     side = side_by_side(llm, Scripted(PLAIN), ours, peers=peers, names=names, num_pairs=num_pairs)
     return Session(side, HEAD, {DEFAULT: COSTS}, path).run(llm, lambda _: None)

@@ -24,7 +24,8 @@ Word = Callable[..., str]
 
 @pytest.fixture
 def word(llm: LLM, tmp_path: Path) -> Word:
-    """The verdict on a made-up record: a default four times as fast as plain and as a peer."""
+    """Return a function that judges an aim by a made-up record, in which the default is four times
+    as fast as plain and eight times as fast as the peer."""
 
     def judged(figure: str, num_pairs: int = 20, **aim: Any) -> str:
         record = made_record(

@@ -1,4 +1,4 @@
-"""Requests in flight: what is measured."""
+"""What `forerun bench batch` measures of requests in flight."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_load_runs_both_ways_on_the_same_prompts(llm: LLM) -> None:
 
 
 class Slow:
-    """A server that takes twice our time, by a clock that ticks once a look."""
+    """A server that takes twice our time, on a clock that advances by one at every reading."""
 
     name = "llamacpp/plain"
 

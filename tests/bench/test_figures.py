@@ -1,4 +1,4 @@
-"""Tables of the pages come from the records, whose machines they name."""
+"""The tables of the docs come from the records, and name their machines."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_the_last_page_alone_is_copied_and_of_it_the_rows_in_use(
 
 
 def test_rows_that_are_there_need_no_page() -> None:
-    """Not even where the last page is shared: only a row to come would need a copy."""
+    """Not even where the last page is shared: only a new row would need a copy."""
     _, _, table = new_table(page_size=4)
     table.reserve(6)
     table.fork()
@@ -144,7 +144,7 @@ def test_fewer_than_no_rows_are_refused() -> None:
 
 
 def test_a_fork_is_sealed_as_far_as_what_it_was_forked_from() -> None:
-    """Rows of a pass under way are nobody's to share: neither the table's nor its twin's."""
+    """Rows of a pass in flight are not sealed, so they are shared by neither table nor fork."""
     _, log, table = new_table()
     log.write(table, table.reserve(5), list("abcde"))
     table.seal()
@@ -235,7 +235,7 @@ def test_pages_of_several_next_rows_are_used_before_others_are_taken() -> None:
     assert pool.num_free == 1
     table.reserve(2)
     assert (table.slots(3)[1:].tolist(), pool.num_free) == (slots[:2], 1)
-    table.keep(1, (0,))  # of the two rows, one: the pages behind it go, and come back in order
+    table.keep(1, (0,))  # one of the two rows: the pages after it go, and come back in order
     assert pool.num_free == 3
     assert next_rows(table, 4) == slots[1:]
     assert table.next_slots(7) is None

@@ -50,7 +50,7 @@ def path_of(node: Node) -> list[Node]:
 
 
 class CacheMachine(RuleBasedStateMachine):
-    """Requests on one pool and one prefix tree, beside a model that knows every row by heart."""
+    """Requests on one pool and one prefix tree, compared with a model of every row."""
 
     @initialize(page_size=st.integers(1, 5))
     def open(self, page_size: int) -> None:
@@ -81,7 +81,7 @@ class CacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.requests)
     @rule(data=st.data(), more=st.lists(TOKENS, max_size=9), is_published=st.booleans())
     def compute(self, data: st.DataObject, more: list[int], is_published: bool) -> None:
-        """Commit all that is waiting, and get `more` tokens to go on with."""
+        """Compute and commit all tokens that have no row yet, then add `more` tokens."""
         request = self.some(data)
         self._drop_extra(request)
         num_tokens = len(request.tokens) - request.table.length
@@ -98,7 +98,7 @@ class CacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.requests)
     @rule(data=st.data(), num_nodes=st.integers(0, 8))
     def guess(self, data: st.DataObject, num_nodes: int) -> None:
-        """Rows of a pass whose verdict is not known, or that failed."""
+        """Write rows of a pass that has no verdict yet, or that failed."""
         request = self.some(data)
         if not self._reserve(request, num_nodes):
             return
@@ -108,7 +108,7 @@ class CacheMachine(RuleBasedStateMachine):
         request.extra += values
 
     def _reserve(self, request: CachedRequest, num_rows: int) -> bool:
-        """Refused exactly when pages are short, and then nothing has changed."""
+        """Rows are refused exactly when pages are short, and then nothing has changed."""
         table = request.table
         before = (table.length, table.pages, self.pool.num_free)
         num_missing = table.num_missing(table.length + num_rows)
@@ -129,7 +129,7 @@ class CacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.requests)
     @rule(data=st.data())
     def keep(self, data: st.DataObject) -> None:
-        """From any row on, shared ones too."""
+        """Keep rows from any row on, shared ones too."""
         request = self.some(data)
         table, rows = request.table, request.rows()
         start = data.draw(st.integers(0, table.length))
@@ -171,7 +171,7 @@ class CacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.requests)
     @rule(data=st.data(), is_known=st.booleans())
     def end(self, data: st.DataObject, is_known: bool) -> None:
-        """Finished, preempted or cancelled; also in the middle of a pass."""
+        """The request is finished, preempted or cancelled, perhaps in the middle of a pass."""
         request = self.some(data)
         if is_known:
             self.prefixes.retire(request.table, request.tokens, request.salt)

@@ -1,4 +1,4 @@
-"""Pages are handed out once, refused when short, and come back once."""
+"""Pages are handed out once, refused when short, and given back once."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def model() -> LlamaModel:
 def last_logits(
     model: LlamaModel, cache: KVCache, tokens: Sequence[int]
 ) -> tuple[FloatArray, BlockTable, int]:
-    """The logits [V] after the last token, and how many tokens were run for them."""
+    """The logits [V] after the last token, the table, and how many tokens were run."""
     table = cache.new_table()
     start = cache.prefixes.attach(table, tokens)
     table.reserve(len(tokens) - start)

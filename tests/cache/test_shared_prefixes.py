@@ -24,7 +24,7 @@ class Cache:
         return BlockTable(self.pool, self.log)
 
     def run(self, tokens: Sequence[int], salt: str | None = None) -> tuple[BlockTable, int]:
-        """Compute all tokens; how many of them had to be."""
+        """Compute what is not shared; return the table and how many tokens were computed."""
         table = self.table()
         num_found = self.prefixes.attach(table, tokens, salt)
         num_computed = len(tokens) - num_found
@@ -44,7 +44,7 @@ class Cache:
 @pytest.mark.parametrize("page_size", [1, 16, 64, 2048])
 @pytest.mark.parametrize("more", [(), (5,), tuple(range(30))])
 def test_a_long_prefix_is_computed_once(page_size: int, more: tuple[int, ...]) -> None:
-    """Also with pages as long as a row, where nothing but the beginning of a page is shared."""
+    """Also with pages as long as a whole text, where the beginning of a page is shared."""
     cache = Cache(4 * 2048 // page_size, page_size)
     assert cache.run_and_end(LONG + more) == 1000 + len(more)
     assert cache.run_and_end((*LONG, 7, 7, *more)) <= 2 + len(more) < 32 + len(more)
@@ -198,7 +198,7 @@ def test_a_copied_beginning_leaves_the_original_known() -> None:
 
 
 def test_a_page_that_is_known_in_part_becomes_known_as_a_whole() -> None:
-    """A fork has the fourth row of a page of which its origin left three behind."""
+    """The origin leaves three rows of a page behind; then its fork publishes all four."""
     cache = Cache(8, 4)
     one = cache.table()
     cache.log.write(one, one.reserve(4), [tuple(range(end + 1)) for end in range(4)])

@@ -1,7 +1,7 @@
-"""Output that cannot be printed, input that cannot be read, numbers without end: the real command.
+"""The real command against unprintable output, unreadable input and endless numbers.
 
-Each case is a line of bash; those without redirections share one start of Python, and fork. What
-must hold: it ends in time, with the code that docs/cli.md gives, and says one sentence or nothing;
+Each case is a line of bash; cases without shell syntax are forked from one Python process. A case
+must end in time, with the exit code of docs/cli.md, and print one sentence or nothing on stderr;
 never a traceback.
 """
 
@@ -31,15 +31,15 @@ pytestmark = [
 ]
 
 OK, MISUSE, DISK_FULL, READER_LEFT = 0, 2, 74, 141
-SECONDS = 60  # far more than any of them takes; a file that blocks would take for ever
+SECONDS = 60  # far more than any case takes; a file that blocks would take for ever
 
-# $model: a tiny one, with options that start soon; $checks: one that writes nothing but ✓.
+# $model: a tiny model with options that start fast; $checks: a model that writes only ✓.
 OPTIONS = "--kernels reference --max-tokens 9 --ignore-eos"
 MODELS = {
     "$model": f"-m model {OPTIONS}",
     "$checks": f"-m checks {OPTIONS} --keep-special --allowed-token-id 30",
 }
-VALUES = {"LONG": "x" * 5000, "DIGITS": "9" * 2000, "BYTE": "\udcff"}  # of BYTE, bash makes 0xff
+VALUES = {"LONG": "x" * 5000, "DIGITS": "9" * 2000, "BYTE": "\udcff"}  # bash turns BYTE into 0xff
 PRELUDE = 'forerun() { exec "$PYTHON" -m forerun "$@"; }\n'
 HOST = """
 import json, os, signal, sys
@@ -71,7 +71,7 @@ class Attack:
 
     @property
     def argv(self) -> list[str] | None:
-        """Its words; None where it takes a shell to understand it."""
+        """The words of the command line, or None if it takes a shell to run it."""
         if not self.line.startswith("forerun ") or set(self.line) & set("<>&|;"):
             return None
         return [Template(word).substitute(VALUES) for word in shlex.split(filled_in(self.line))]
@@ -87,7 +87,7 @@ def filled_in(line: str) -> str:
 
 
 def replaced(encoding: str, line: str, out: str) -> Attack:
-    """What the encoding lacks is replaced, and nothing else happens."""
+    """An attack in which characters that the encoding lacks are replaced, and nothing fails."""
     return Attack(f"PYTHONIOENCODING={encoding} forerun {line}", OK, out=out, encoding=encoding)
 
 
@@ -186,7 +186,7 @@ ATTACKS = [*UNPRINTABLE, *NOT_WRITTEN, *UNREADABLE, *HOMELESS, *LIMITS, *TEXTS]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, plain: LLM) -> Path:
-    """Where the lines of bash run."""
+    """The folder in which the lines of bash run."""
     found = tmp_path_factory.mktemp("attacks")
     write_tiny_model(found / "model")
     tokenizer = write_tiny_model(found / "checks") / "tokenizer.json"
@@ -210,7 +210,7 @@ class Ending:
 
 @pytest.fixture(scope="module")
 def forked(folder: Path) -> dict[Attack, Ending]:
-    """How all of those ended that need no shell."""
+    """Run all attacks that need no shell in one forking process; return how each ended."""
     attacks = [attack for attack in ATTACKS if attack.argv is not None]
     (folder / "lines.json").write_text(json.dumps([attack.argv for attack in attacks]))
     host = subprocess.run(

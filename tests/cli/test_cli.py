@@ -198,7 +198,7 @@ def test_a_bug_is_not_hidden_as_misuse(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Doctor reads our metadata as if we were installed, whether we are or only on the path."""
+    """Let `doctor` read the extras as if the package were installed, even if it is not."""
     extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
     requirements = [
         f"{package}; extra == '{extra}'"
@@ -249,7 +249,7 @@ def test_doctor_survives_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_doctor_asks_for_no_threading_layer() -> None:
-    """The CPU kernels bring their own threads."""
+    """The CPU kernels bring their own threads, so Numba's threading layers do not matter."""
     assert not any("thread" in f"{item}".lower() for item in run_json("doctor"))
 
 

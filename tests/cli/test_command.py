@@ -1,4 +1,4 @@
-"""Signals against the real command: what was written is whole, and the exit code says why."""
+"""Signals to the real command: what it wrote is whole, and the exit code says why it ended."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture(scope="module")
 def talker(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A model with so long a context that it talks until somebody stops it."""
+    """A model with a context so long that it generates until it is stopped."""
     folder = tmp_path_factory.mktemp("models") / "talker"
     return str(write_tiny_model(folder, max_len=1 << 14))
 
@@ -86,7 +86,7 @@ def test_generate_ends_between_two_lines(
 
 
 def test_a_signal_ends_what_a_parent_made_deaf_to_interrupts(start: Start, talker: str) -> None:
-    """As jobs in the background of a script are."""
+    """A script's background jobs ignore SIGINT; SIGTERM must still end them."""
     process = start("generate", "-m", talker, "abcabc", *ENDLESS, shell='trap "" INT')
     wait_for_line(process.stdout)
     process.send_signal(signal.SIGINT)

@@ -74,7 +74,7 @@ def test_short_flags_name_a_draft_model(run: Any, tiny_draft_path: Path) -> None
         "generate", "abc", "--json", "--max-tokens", "9", "--ignore-eos", "--spec-length", "2",
         "--speculative-decoding", "--draft-model", str(tiny_draft_path),
     )  # fmt: skip
-    assert json.loads(result.stdout)["stats"]["choices"]  # whether it pays is for the clock to say
+    assert json.loads(result.stdout)["stats"]["choices"]  # if they pay is for the clock to say
 
 
 def test_text_goes_to_stdout_and_the_summary_to_stderr(run: Any) -> None:
@@ -100,7 +100,7 @@ def test_trace_has_marks_on_a_terminal_without_colours(
 ) -> None:
     def traced(**terminal: str) -> list[str]:
         args = ["generate", "ababab", "-m", str(tiny_path), "--max-tokens", "4", "--trace"]
-        given = {"FORCE_COLOR": "1", **terminal}  # a pipe that passes for a terminal
+        given = {"FORCE_COLOR": "1", **terminal}  # a pipe treated as a terminal
         return CliRunner().invoke(app, args, env=given).stdout.splitlines()
 
     assert all("→" in line or "✓" in line for line in traced(**env))
@@ -112,7 +112,7 @@ def test_trace_and_stats_say_what_was_chosen_and_why(run: Any) -> None:
     for config in ((), ("--speculative-config", fixed)):
         options = ("--max-tokens", "60", "--ignore-eos", *config)
         stats = json.loads(run("generate", "ababab", *options, "--json").stdout)["stats"]
-        assert sum(stats["choices"].values()) == stats["target_passes"] - 1  # all but the prompt's
+        assert sum(stats["choices"].values()) == stats["target_passes"] - 1  # not the prompt's
         lines = run("generate", "ababab", *options, "--trace").stdout.splitlines()
         assert all(line.endswith(")") for line in lines[1:])
     assert stats["choices"].keys() <= {f"fixed: suffix to {n}" for n in (1, 2, 3)} | {"no room"}
@@ -243,7 +243,7 @@ def test_a_command_that_does_not_exist_is_not_sent_to_the_model(run: Any) -> Non
 
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_while_a_model_goes_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Raised where memory is given back, Python would print it and go on."""
+    """Python prints exceptions of finalizers and goes on; ^C must still end the command."""
     gone = list[str]()
 
     class Model:
@@ -265,7 +265,7 @@ def test_an_interrupt_while_a_model_goes_is_not_forgotten(monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no such terminals")
-@pytest.mark.usefixtures("interruptible")  # ^C that the parent ignores, a child ignores as well
+@pytest.mark.usefixtures("interruptible")  # a child inherits an ignored SIGINT
 def test_an_interrupt_ends_an_answer_and_not_the_conversation(tmp_path: Path) -> None:
     import pty
 
@@ -273,7 +273,7 @@ def test_an_interrupt_ends_an_answer_and_not_the_conversation(tmp_path: Path) ->
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "forerun", "chat", "-m", str(tmp_path), "--ignore-eos"]
     command += ["--kernels", "reference", "--max-tokens", "8000"]
-    env = {**os.environ, "TERM": "dumb"}  # which is told nothing but text
+    env = {**os.environ, "TERM": "dumb"}  # a dumb terminal gets plain text only
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as chat:
         os.close(theirs)
 
@@ -287,7 +287,7 @@ def test_an_interrupt_ends_an_answer_and_not_the_conversation(tmp_path: Path) ->
             read_until(lambda shown: shown.endswith(b"> "))
             for _ in range(2):
                 os.write(ours, b"abc\n")
-                read_until(lambda shown: len(shown) > 100)  # it answers
+                read_until(lambda shown: len(shown) > 100)  # the answer has begun
                 os.kill(chat.pid, signal.SIGINT)
                 read_until(lambda shown: shown.endswith(b"\n> "))
             os.write(ours, b"/bye\n")
@@ -304,4 +304,4 @@ def test_the_demo_shows_the_same_tokens_in_fewer_passes() -> None:
     assert result.exit_code == 0, result.output
     found = re.findall(r"identical tokens, (\d+) target passes instead of (\d+)", result.stdout)
     assert len(found) == 2
-    assert 2 * int(found[0][0]) < int(found[0][1])  # of a letter that is corrected, most is copied
+    assert 2 * int(found[0][0]) < int(found[0][1])  # most of a corrected letter is copied

@@ -13,7 +13,7 @@ from forerun.cli.terminal.progress import loading
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool) -> str:
-    """What goes to stderr when a load says this and that."""
+    """Return what stderr shows of a load that reports progress and warns once."""
     out = io.StringIO()
     console = Console(file=out, force_terminal=is_terminal, width=60, color_system=None)
     monkeypatch.setattr("rich.console.Console", lambda **_options: console)

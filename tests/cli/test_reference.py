@@ -1,4 +1,4 @@
-"""The committed reference says what the command line takes."""
+"""The committed reference lists what the command line accepts."""
 
 import runpy
 from pathlib import Path

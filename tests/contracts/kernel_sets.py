@@ -1,4 +1,4 @@
-"""Every kernel set that must keep the contract, and how a test's rows get in and out of it."""
+"""Every kernel set that must keep the contract, and how tests get rows in and out of it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def cuda(dtype: str, *, graphs: bool = True, quantization: str | None = None) ->
     return KernelSet(kernels, kernels.rows, kernels.to_host, rounding, row_rounding=rounding)
 
 
-# Where there is no GPU, `tests/gpu/test_interpreter.py` looks at their logic.
+# Where there is no GPU, `tests/gpu/test_interpreter.py` tests their logic.
 CUDA_SETS: dict[str, Callable[[], KernelSet]] = {
     "cuda-bfloat16": lambda: cuda("bfloat16"),
     "cuda-bfloat16-eager": lambda: cuda("bfloat16", graphs=False),
@@ -71,5 +71,5 @@ KERNEL_SETS: dict[str, Callable[[], KernelSet]] = {
     "cpu-2-float16": lambda: cpu(2, kv_cache_dtype="float16"),
     **(CUDA_SETS if sees_gpu() else {}),
 }
-INT16 = "cpu-2-int16"  # activations of 16 bits, which only packed weights meet
+INT16 = "cpu-2-int16"  # 16-bit activations, which only products with packed weights have
 FOR_PACKED = KERNEL_SETS | {INT16: lambda: cpu(2, "int16")}

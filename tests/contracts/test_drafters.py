@@ -83,7 +83,7 @@ def draft_model(vocab_size: int) -> DraftModel:
 
 
 class Tapping:
-    """A drafter that looks at hidden states, and a target that hands them out as an engine does."""
+    """A drafter that reads hidden states, with a target that gives them as an engine does."""
 
     picks = False
 
@@ -102,7 +102,7 @@ class Tapping:
         self._tell(request)
 
     def _tell(self, request: RequestView) -> None:
-        """Of all tokens but the last, which the target has not run."""
+        """Give the hidden states of all tokens but the last, which the target has not run."""
         start, tokens = self._num_told[request.id], tuple(request.tokens[:-1])
         if len(tokens) > start:
             cache = self._target.new_cache(32, 4)
@@ -133,7 +133,7 @@ def head_folder(kind: str, vocab_size: int) -> HeadFolder:
 
 
 def phrases(vocab_size: int) -> Phrases:
-    """Of random texts, and of one that comes often."""
+    """A drafter over a book of random texts, and of one text that is frequent."""
     rng, owner = np.random.default_rng(2), replace(OWNER, vocab_size=vocab_size)
     texts = [*rng.integers(0, vocab_size, (40, 20)).tolist(), *[CONTEXTS["a text"]] * 40]
     return Phrases(book_of(*texts, owner=owner))
@@ -240,7 +240,7 @@ def test_trees_branch(name: str, params: SamplingParams) -> None:
     if name.startswith("block"):  # the likeliest six, wherever they stand
         assert 1 < num <= 3
         assert len(found) == 6
-    elif name == "phrases":  # knows one token behind a context
+    elif name == "phrases":  # knows one token after a context
         assert num <= 1
     else:
         assert num == 3 or num_parts(name) > 1
@@ -249,7 +249,7 @@ def test_trees_branch(name: str, params: SamplingParams) -> None:
 @every_drafter
 @every_mode
 def test_guesses_are_a_function_of_committed_history(name: str, params: SamplingParams) -> None:
-    """Asked twice, beside others, or by a twin that saw another order of requests: the same."""
+    """Alone or in a batch, and from a twin that met the requests in another order: the same."""
     drafter, twin = DRAFTERS[name](V), DRAFTERS[name](V)
     view = View(CONTEXTS["a text"], id=1, params=params)
     other = View(CONTEXTS["no repetition"], id=2, params=params, noise=Noise(8))
@@ -269,7 +269,7 @@ def test_guesses_are_a_function_of_committed_history(name: str, params: Sampling
 def test_one_pass_guesses_what_level_by_level_comes_out(
     kind: str, temperature: float, depth: int
 ) -> None:
-    """Beside another request it goes level by level, and the host draws from the laws."""
+    """In a batch the head goes level by level, and the host draws from its laws."""
     drafter, twin, guessed = head(kind, V, "cpu-1"), head(kind, V, "cpu-1"), set()
     for seed in range(12):
         params = SamplingParams(temperature=temperature, seed=seed)
@@ -290,7 +290,7 @@ def test_one_pass_guesses_what_level_by_level_comes_out(
 
 
 def test_a_block_is_guessed_by_passes_of_few_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels that keep passes by their size would make a new one behind every other nap."""
+    """Kernels record a pass for each size: after naps of any length, blocks have few sizes."""
     sizes, chain = list[int](), BlockHead.chain
 
     def noted(head: BlockHead, plan: Plan, *args: Any) -> Any:
@@ -359,7 +359,7 @@ def test_a_request_may_end_at_any_time(name: str) -> None:
     drafter.end(second)
 
 
-# What is drawn for `rejection` never comes in one pass; two of one kind have the most draws.
+# Slow: draws for `rejection` never come in one pass, and two of one kind have the most draws.
 @pytest.mark.parametrize(
     "name",
     [
@@ -385,8 +385,8 @@ def drafted(name: str, num_branches: int) -> Staged[Proposal]:
 
 @pytest.mark.parametrize("target_seed", range(3))
 def test_merged_drafters_draw_apart(target_seed: int) -> None:
-    """Four siblings from two tables: the second of one must know nothing of the first of the
-    other. (Over three tokens it could not show: two refusals leave one token.)"""
+    """Four siblings from two tables: a table's second draw must not depend on the other table's
+    first. (Three tokens could not show it: two refusals leave one token.)"""
     drafter = Merge([NgramTables(4, (1,)), NgramTables(4, (1,))])
     drafts = every_draft(drafter, (0, 1, 2, 0, 1, 1, 0, 3), Budget(1, num_branches=2))
     assert law_error(drafts, TableModel(4, target_seed)) < 1e-9
@@ -406,7 +406,7 @@ def every_draft(drafter: Drafter, context: tuple[int, ...], budget: Budget) -> S
 
 
 def law_error(drafts: Staged[Proposal], target: TableModel) -> float:
-    """How far from the target's law a round with these drafts is, over all that can happen."""
+    """The largest error of the law that a round with these drafts emits, by enumeration."""
 
     def judge(proposal: Proposal, noise: LazyNoise) -> tuple[int, ...]:
         def probs_at(node: int) -> Probs:
@@ -419,7 +419,7 @@ def law_error(drafts: Staged[Proposal], target: TableModel) -> float:
 
 @pytest.mark.parametrize("name", ["draft_model", "ngram_tables", "unigram", "random"])
 def test_shared_noise_makes_equal_laws_agree(name: str) -> None:
-    """A target that thinks exactly as the drafter does accepts every coupled guess."""
+    """A target with the drafter's own distribution accepts every coupled guess."""
     drafter, view = DRAFTERS[name](V), View(CONTEXTS["a text"], params=COUPLED)
     drafter.begin(view)
     proposal = propose(drafter, view, Budget(3))
@@ -427,7 +427,7 @@ def test_shared_noise_makes_equal_laws_agree(name: str) -> None:
     twin.begin(view)
 
     def logits_at(node: int) -> np.ndarray:
-        """The drafter's own next guess, as certain as can be."""
+        """Logits that allow only the drafter's own next guess."""
         grown = view.after(Verdict((), proposal.path_tokens(node), None))
         judge = DRAFTERS[name](V)
         judge.begin(grown)

@@ -1,4 +1,4 @@
-"""What every kernel set promises of attention: near float64, blind to chunks and pages."""
+"""Attention of every kernel set is near float64 and does not depend on chunks and pages."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_attention_is_near_float64_and_blind_to_chunks_and_pages(
 
 @pytest.mark.parametrize("window", [None, 5, 40])
 def test_where_rows_begin_does_not_show(ks: KernelSet, window: int | None) -> None:
-    """In the middle of a page, at its beginning, or anywhere: the same bits, whatever is beside."""
+    """In the middle of a page, at its start, or scattered: rows get the same bits."""
     shape, num_rows = AttentionShape(*HEADS[3], window), 100
     qkv = normal(5, num_rows, shape.q_len + 2 * shape.kv_len)
     scattered = attend_in_chunks(ks, shape, qkv, [0, 3, 50, 81], seed=1)
@@ -177,7 +177,7 @@ def test_a_store_takes_what_its_rows_take(ks: KernelSet, head_dim: int) -> None:
 
 @pytest.mark.parametrize("num_slots", [1 << 50, 1 << 62])
 def test_rows_beyond_all_memory(ks: KernelSet, num_slots: int) -> None:
-    """Refused by the system, and more than it can be asked for."""
+    """A size that the system refuses, and one that it cannot even be asked for."""
     with pytest.raises(MemoryError):
         ks.kernels.new_store(AttentionShape(1, 1, 128), 1, num_slots)
 
@@ -185,7 +185,7 @@ def test_rows_beyond_all_memory(ks: KernelSet, num_slots: int) -> None:
 def test_rows_that_the_machine_cannot_hold_are_refused(
     ks: KernelSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though the system would promise them: it would kill whoever wrote them."""
+    """Though the system would promise them: it would kill the process that writes them."""
     if ks.kernels.name == "cuda":
         pytest.skip("rows are the GPU's")
     shape = AttentionShape(1, 1, 16)

@@ -1,4 +1,4 @@
-"""What every kernel set promises of a whole pass: a token's logits do not depend on the batch."""
+"""In a whole pass of every kernel set, a token's logits do not depend on the batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FORKED = Tree((ROOT, 0, 0, 1, 1, 2, 3, 5, 5))
 
 
 class Poisoned(TinyCheckpoint):
-    """Whoever sees one key of the poison token is NaN all over."""
+    """A token that attends to a poison token gets nothing but NaN."""
 
     def float32(self, name: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
         array = super().float32(name)
@@ -53,7 +53,7 @@ def model_of(kernel_set: str, family: str, poisoned: bool = False) -> LlamaModel
 
 
 def with_every_set(*families: str) -> list[Any]:
-    """(kernel set, family) for all that go together, and both kinds of activations."""
+    """All (kernel set, family) that go together, with 8-bit and 16-bit activations."""
     usual = [
         pytest.param(name, family, marks=pytest.mark.slow if is_second else ())
         for family in (*families, MIXED)
@@ -93,7 +93,7 @@ def path_logits(model: LlamaModel, tree: Tree, tokens: tuple[int, ...], node: in
 
 @pytest.mark.parametrize(("kernel_set", "family"), with_every_set(*FAMILIES))
 def test_logits_are_near_float64(kernel_set: str, family: str) -> None:
-    """Where packed weights meet 16 or 8 bits of each activation, that many."""
+    """Packed weights are as near as 16-bit or 8-bit activations allow."""
     exact = naive_logits(checkpoint_of(family), PROMPT)
     got = chain_logits(model_of(kernel_set, family), PROMPT)
     is_short = kernel_set.startswith("cpu") and kernel_set != INT16
@@ -132,7 +132,7 @@ def trees(draw: st.DrawFn) -> Tree:
 def test_any_tree_in_one_pass_or_two(
     kernel_set: str, family: str, tree: Tree, page_size: int, num_written: int
 ) -> None:
-    """Cut anywhere, the later nodes find their ancestors from the earlier pass in the cache."""
+    """Wherever a tree is cut, later nodes find their ancestors of the earlier pass in the cache."""
     model = model_of(kernel_set, family)
     tokens, cache = tokens_for(tree), model.new_cache(40, page_size)
     table = cache.new_table()
@@ -190,7 +190,7 @@ def test_kept_rows_are_what_plain_decoding_writes(model: LlamaModel) -> None:
 
 @pytest.mark.parametrize("token", [-1, 97, 2**40])
 def test_a_token_outside_the_vocabulary_is_a_broken_invariant(kernel_set: str, token: int) -> None:
-    """In the first pass over so many tokens, and in those that may be replayed."""
+    """In the first pass of a size, and in later ones, which may be replayed."""
     model = model_of(kernel_set, "llama2")
     cache = model.new_cache(8, 5)
     table = cache.new_table()
@@ -203,7 +203,7 @@ def test_a_token_outside_the_vocabulary_is_a_broken_invariant(kernel_set: str, t
 
 
 def test_a_plan_can_be_run_again(model: LlamaModel) -> None:
-    """Nothing of another pass that was run in between is left in it."""
+    """Another pass that was run in between leaves nothing behind."""
     cache = model.new_cache(12, 4)
     plans = []
     for tokens in (PROMPT[:3], PROMPT[5:8]):
@@ -236,7 +236,7 @@ def test_neither_stale_rows_nor_other_branches_are_touched(kernel_set: str, fami
 
 
 def test_a_long_context_is_the_same_in_any_chunks(kernel_set: str) -> None:
-    """Past several blocks of keys."""
+    """The context is longer than several blocks of keys."""
     model = model_of(kernel_set, "smollm2")
     tokens = tuple(int(t) for t in np.random.default_rng(6).integers(0, 96, 530))
     whole = chain_logits(model, tokens)

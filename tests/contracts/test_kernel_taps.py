@@ -1,4 +1,4 @@
-"""What every kernel set with taps promises: hidden states come out, and nothing else changes."""
+"""Every kernel set with taps gives hidden states, and they change nothing else."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_logits_have_the_same_bits_with_and_without(
 @pytest.mark.parametrize("kernel_set", SETS)
 @pytest.mark.parametrize("family", ["smollm2", "qwen3", "mistral"])
 def test_they_are_the_residual_stream_after_so_many_layers(kernel_set: str, family: str) -> None:
-    """Against a model written without any of this, in float64."""
+    """Compared with an independent model in float64."""
     model = model_of(kernel_set, family)
     _, taps = tapped(model, all_wanted(0, TOKENS[:12]))
     expected = naive_hidden_states(TinyCheckpoint(FAMILIES[family]), TOKENS[:12])
@@ -100,7 +100,7 @@ def test_a_row_has_the_same_bits_in_any_batch(kernel_set: str) -> None:
 @pytest.mark.parametrize("kernel_set", SETS)
 @pytest.mark.parametrize("num_rows", [1, 4, 40])
 def test_what_a_pass_is_given_comes_out_side_by_side(kernel_set: str, num_rows: int) -> None:
-    """Odd widths, replayed with other contents."""
+    """With odd widths, and in replays with other contents."""
     own_set = KERNEL_SETS[kernel_set]()
     assert isinstance(own_set.kernels, TappedKernels)
     k: TappedKernels = own_set.kernels

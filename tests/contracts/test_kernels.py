@@ -1,4 +1,4 @@
-"""What every kernel set promises of single operations: near float64, and the same bits in a batch.
+"""Operations of every kernel set are near float64 and have the same bits in any batch.
 
 Attention is in `test_kernel_attention.py`, whole models are in `test_kernel_passes.py`.
 """

@@ -1,4 +1,4 @@
-"""Drafters made of drafters: what each part drew, and what each part hears."""
+"""Drafters made of drafters: each part's draws keep their q, and each part gets its verdict."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_merged_guess_keeps_the_law_it_was_drawn_from() -> None:
 
 
 class Listening:
-    """Guesses a chain, and hears how much of it was accepted."""
+    """Guesses a chain, and notes how much of it was accepted."""
 
     picks = False
     num_requests = 0

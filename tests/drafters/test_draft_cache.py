@@ -1,4 +1,4 @@
-"""A draft model's own cache: who is let in, how prompts are read, and what a failure leaves."""
+"""A draft model's own cache: requests admitted, prompts read, and failures."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def sizes_of_passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_long_prompts_are_read_in_bounded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """256 known tokens at a time, the shortest first; who is behind has nothing to say."""
+    """256 known tokens a pass, shortest prompts first; a prompt half read gets no guesses."""
     sizes = sizes_of_passes(monkeypatch)
     drafter, asked = draft_model(num_pages=300), views(300, 20, 250)
     begun(drafter, asked)
@@ -105,7 +105,7 @@ def test_what_was_promised_to_one_half_read_is_not_given_to_another() -> None:
 
 
 class Throws:
-    """Has no idea about one of the requests."""
+    """A drafter that raises for one of the requests."""
 
     picks = False
     num_requests = 0
@@ -145,7 +145,7 @@ def drafters_that_throw(kind: str, guilty: int, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("kind", ["draft_model", "merge"])
 def test_it_can_be_asked_again_after_a_failure(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All at once throws; one by one, the others get what they get alone, round after round."""
+    """A batch raises; one by one, the other requests get the same guesses as without a failure."""
     drafter, twin = (drafters_that_throw(kind, guilty, monkeypatch) for guilty in (2, -1))
     asked, budget = views(5, 6, 7), Budget(3, 2)
     begun(drafter, asked)

@@ -1,4 +1,4 @@
-"""A draft model whose table ends before the target's."""
+"""A draft model whose embedding has fewer ids than the target's."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ GRAMMARS = Grammars(words())
 
 @pytest.fixture(autouse=True)
 def what_stands_in_a_string_is_no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not in a vocabulary of usual size; this one has 55 tokens."""
+    """As in a vocabulary of usual size; this one has 55 tokens, and strings allow most of them."""
     monkeypatch.setattr("forerun.drafters.grammar_walk._FEW", 20)
 
 
@@ -83,7 +83,7 @@ def test_what_is_forced() -> None:
 
 
 def test_how_a_model_spaces_and_indents_is_learnt() -> None:
-    """Behind the first key nobody knows how it goes on; behind the second one does."""
+    """After the first key the model's spacing is unknown; after the second it is guessed."""
     walk, view = drafter(), View(grammar(json=RECORD), written='{\n "name": "x"')
     walk.begin(view)
     assert asked(walk, view).tokens == ()

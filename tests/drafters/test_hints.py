@@ -15,7 +15,7 @@ BUDGET = Budget(8)
 
 
 def _texts(num: int) -> list[list[int]]:
-    """Of a few tokens, and of more, so that some ends are new and some are not."""
+    """Random texts of few and of many different tokens: some of their ends are new, some not."""
     rng = random.Random(7)
     return [
         [rng.randrange(vocab) for _ in range(60)] for vocab in (3, 8, 20, 60) for _ in range(num)

@@ -1,4 +1,4 @@
-"""Guesses from a law: in the way the request judges them, each with the q it was drawn from."""
+"""Guesses from a draft law: made as the request's acceptance asks, each with its q."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REJECTION = SamplingParams(acceptance=Acceptance.REJECTION)
 
 
 class HeardNoise(Noise):
-    """The shipped noise, and for what it was asked."""
+    """The shipped noise, which notes what it was asked for."""
 
     def __init__(self) -> None:
         super().__init__(4)
@@ -103,7 +103,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-# By which ids a row goes, of how many, and how many logits are behind the last: those are nobody's.
+# A row's token ids, the size of the vocabulary, and how many logits of padding follow the last id.
 ROWS: dict[str, tuple[tuple[int, ...], int, int]] = {
     "all": ((0, 1, 2, 3, 4), 5, 0),
     "filled up": ((0, 1, 2, 3, 4), 5, 2),

@@ -32,7 +32,7 @@ def place_after(output: list[int], prediction: list[int] = PREDICTED) -> int:
 @pytest.mark.parametrize("at", [0, 1, 20])
 @pytest.mark.parametrize("num", [1, 2, 3, 7])
 def test_it_finds_its_place_again(at: int, num: int) -> None:
-    """Two tokens after a deviation at `at`, of `num` tokens, all is as if nothing had been."""
+    """Two tokens after a deviation of `num` tokens at `at`, the place is the right one again."""
     head, tail = PREDICTED[:at], PREDICTED[at:]
     new = (NEW * 3)[:num]
     changed = [*head, *new, *tail[num : num + 2]]
@@ -49,8 +49,8 @@ def test_a_changed_token_costs_nothing_beyond_itself() -> None:
 
 
 def test_a_changed_token_that_stands_nearby_as_well_is_no_move() -> None:
-    """One equal token may be chance, so the guess after it is the one behind the changed one; and
-    the two that follow stand elsewhere, too."""
+    """One equal token may be chance, so the place stays after the changed token; also where both
+    it and the token after it occur elsewhere."""
     prediction = [1, 2, 3, 4, 5, 6, 20, 3, 7, 8, 9]
     assert place_after([1, 2, 3, 20], prediction) == 4
     assert place_after([1, 2, 3, 900, 5], [*prediction[:6], 30, 900, 5, 40]) == 5
@@ -67,7 +67,7 @@ def spell(token: int) -> bytes:
     "ways", [([3], [1, 2]), ([1, 2], [3]), ([4], [1, 2, 5]), ([1, 2, 5], [3, 5])]
 )
 def test_the_same_text_in_other_tokens_is_no_deviation(ways: tuple[list[int], list[int]]) -> None:
-    """And it is expected to be spelled so where it comes again."""
+    """Where that text comes again, it is expected in the tokens that the output used."""
     there, here = ways
     prediction = [*PREDICTED[:9], *there, *PREDICTED[20:25], *there, *PREDICTED[30:]]
     answer = Answer(0, (1,), [*PREDICTED[:9], *here], 99, prediction=(*prediction,))
@@ -100,7 +100,7 @@ def test_a_moved_stretch_is_followed_once_it_is_long_enough() -> None:
 
 
 def test_a_changed_token_is_no_move_to_where_the_same_words_stand_with_it() -> None:
-    """What came before it counts as well: the output was here for long."""
+    """What came before it counts as well: the output has long been at this place."""
     here, there = [1, 2, 3, 4, 30, 6, 7, 8, 9], [2, 3, 4, 5, 40, 41]
     prediction = [*PREDICTED[:12], *here, *PREDICTED[20:], *there]
     assert place_after([*PREDICTED[:12], 1, 2, 3, 4, 5], prediction) == 17
@@ -115,13 +115,13 @@ def test_two_changed_tokens_are_no_move_either_while_the_same_words_are_far_away
 
 
 def test_a_repetitive_prediction_is_followed_where_the_output_is() -> None:
-    """The same line again and again: the place is the line's number, not the first like it."""
+    """Where a line is repeated, the place is in the same repetition, not in the first."""
     prediction = [1, 2, 3, 4, 5] * 8
     assert place_after([1, 2, 3, 4, 5] * 3 + [1, 2], prediction) == 17
 
 
 def test_what_never_held_is_no_longer_guessed() -> None:
-    """All wrong: two misses at the start are enough; after many tokens that came, they are not."""
+    """Two misses at the start are enough; after many tokens that came true, they are not."""
 
     def guesses_after(output: list[int]) -> int:
         answer, drafter = Answer(0, (1,), [], 99, prediction=(*PREDICTED,)), GivenPrediction()
@@ -137,12 +137,12 @@ def test_what_never_held_is_no_longer_guessed() -> None:
     assert guesses_after([*PREDICTED[:12], *NEW[:2]]) > 0
     assert guesses_after([*PREDICTED[:12], *NEW, *range(900, 920)]) == 0
     assert guesses_after([*range(900, 930), *PREDICTED[20:24]]) > 0
-    assert guesses_after([*range(900, 980), PREDICTED[20]]) == 0  # also behind its end
+    assert guesses_after([*range(900, 980), PREDICTED[20]]) == 0  # also past its end
     assert guesses_after([*PREDICTED, *PREDICTED[-1:] * 12, PREDICTED[5]]) == 0  # its last token
 
 
 def test_how_often_it_was_asked_changes_no_guess() -> None:
-    """Where it is lost it does not read on at once, and misses nothing by that."""
+    """A drafter that has lost its place does not read every token at once, but misses nothing."""
     random = Random(2)
     changed = [t if random.random() < 0.8 else 900 for t in PREDICTED]
     output = [*PREDICTED[:9], *range(900, 940), *changed[20:50], *range(930, 940), *changed[9:20]]
@@ -157,7 +157,7 @@ def test_how_often_it_was_asked_changes_no_guess() -> None:
         assert (proposal,) == tuple(new.propose([answer], [Budget(4)]))
         num_guesses += len(proposal) > 0
     assert 20 < num_guesses < len(output) - 40
-    answer.output += [7] * 9_999  # while nobody asked
+    answer.output += [7] * 9_999  # without being asked
     assert len(asked.propose([answer], [Budget(4)])[0]) == 0
 
 
@@ -168,7 +168,7 @@ def test_what_always_held_is_trusted() -> None:
 
 
 def test_common_tokens_cost_a_bounded_look() -> None:
-    """However often a token stands there, only its nearest places are looked at."""
+    """However often a token occurs in the prediction, only its nearest places are looked at."""
     prediction = [7] * 50_000
     alignment = Alignment(prediction)
     alignment.read([7] * 100)
@@ -177,8 +177,8 @@ def test_common_tokens_cost_a_bounded_look() -> None:
 
 
 def followed(share_changed: float, depth: int = 7) -> tuple[float, float]:
-    """Over answers that SmolLM2 gave, so many of whose tokens are changed in the prediction: tokens
-    per round, and of those guesses behind a right one that were judged, right ones ÷ expected."""
+    """Follow SmolLM2's recorded answers by predictions with a share of changed tokens. Return
+    tokens per round, and right ÷ expected of those judged guesses that follow a right one."""
     random, num_tokens, num_rounds, num_right, expected = Random(0), 0, 0, 0, 0.0
     for text in chain.from_iterable(recorded_texts().values()):
         changed = [
@@ -203,8 +203,8 @@ def followed(share_changed: float, depth: int = 7) -> tuple[float, float]:
 
 
 def test_changed_tokens_cost_little_in_real_answers() -> None:
-    """Nine right guesses in ten would give 5.7 tokens a round, in answers without an end. And what
-    they are said to bring is what they bring."""
+    """Nine right guesses in ten would give 5.7 tokens a round, in answers without an end. And as
+    many guesses are right as their chances say."""
     found = {share: followed(share) for share in (0.0, 0.1, 0.2)}
     assert found[0.0][0] > 7.8
     assert found[0.1][0] > 5.0

@@ -1,4 +1,4 @@
-"""Earlier outputs: apart by caller, and never more than allowed."""
+"""Earlier outputs: kept apart by caller, and never more than allowed."""
 
 from __future__ import annotations
 

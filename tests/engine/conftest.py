@@ -1,4 +1,4 @@
-"""What tests of the engine share."""
+"""Fixtures that the tests of the engine share."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from tests.engine.test_bits import PROMPTS, SAMPLING, PlainTokens, params, token
 
 @pytest.fixture(scope="session")
 def plain_tokens(plain: LLM) -> PlainTokens:
-    """What every cell must reproduce."""
+    """The tokens without speculation, which every configuration must reproduce."""
     return {(p, s): tokens(plain, p, params(s)) for p in PROMPTS for s in SAMPLING}

@@ -1,7 +1,7 @@
-"""An engine without a model: rows of its cache are values that depend on all tokens before them.
+"""An engine without a model: each row of its cache is a value that depends on all tokens before it.
 
-What a request emits is read from its last row, and a row is made from the row before it, so a row
-that is lost, stale or another caller's shows in the output.
+A row is computed from the row before it, and a request emits tokens from its last row, so a row
+that is lost, stale or another caller's changes the output.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def row_after(before: int, token: int) -> int:
 
 
 def start_row(salt: str | None) -> int:
-    """Callers have different rows for the same tokens here, so that none can be mixed up."""
+    """Return the first row of a caller; rows differ by salt, so that a mix-up shows."""
     return 7 if salt is None else 1000 + sum(salt.encode())
 
 
@@ -73,7 +73,7 @@ class FakeRequest:
         return self.num_tokens == self.max_num_tokens
 
     def alone(self) -> list[int]:
-        """The tokens it ends with when nobody else is there."""
+        """Return the tokens that this request ends with when it is the only one."""
         tokens, row = list(self.prompt), start_row(self.cache_salt)
         for idx in range(self.max_num_tokens):
             if idx == len(tokens):
@@ -118,7 +118,7 @@ class FakeEngine:
         rng: Random | None = None,
         failing: Collection[int] = (),
     ) -> Schedule:
-        """`failing` are requests whose pass goes wrong after their rows were reserved."""
+        """Run one step; `failing` are the requests that fail after their rows were reserved."""
         schedule = self.scheduler.schedule(wanted or {})
         assert schedule.grants or not self.requests, "nobody advances"
         rng = rng or Random(0)
@@ -158,7 +158,7 @@ class FakeEngine:
             self.remove(request.id)
 
     def _emit(self, request: FakeRequest, grant: Grant, start: int, row: int, rng: Random) -> None:
-        """Some of the guessed rows hold, not always the first ones; then one more token."""
+        """Accept some of the guessed rows, not always the first ones; then emit one more token."""
         num_left = request.max_num_tokens - request.num_tokens
         num_held = rng.randint(0, min(grant.num_guesses, num_left - 1))
         held = sorted(rng.sample(range(grant.num_guesses), num_held))

@@ -1,4 +1,4 @@
-"""A drafter that knows the answer, and remembers what it was asked and told."""
+"""A drafter that knows the answer, and records what it is asked and told."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class KnownAnswer:
     def __init__(self, answer: Sequence[int]) -> None:
         self.answer = tuple(answer)
         self.budgets: list[Budget] = []
-        self.num_left: list[int] = []  # of the answer, when asked
+        self.num_left: list[int] = []  # tokens left of the answer, at each call of `propose`
         self.told: list[Verdict] = []
-        self.outputs: list[tuple[int, ...]] = []  # of the request, when told
+        self.outputs: list[tuple[int, ...]] = []  # output of the request, at each call of `commit`
         self.begun: list[int] = []
         self.ended: list[int] = []
 
@@ -72,7 +72,7 @@ def new_request(
     end_ids: Sequence[int] = (),
     table: BlockTable | None = None,
 ) -> Request:
-    """A request as the engine would have it after `output`."""
+    """Build a request in the state that it has in the engine after `output`."""
     text = OutputText.start(
         tokenizer, params.stop, include_stop=params.include_stop_str_in_output, skip_special=True
     )

@@ -1,4 +1,4 @@
-"""After everything has ended: not one page, place or memory of a drafter is left."""
+"""Leak check: after all requests have ended, no page, place or drafter entry is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests beside each other: what one computed serves the next, and streams interleave."""
+"""Concurrent requests: they share what one of them has computed, and their streams interleave."""
 
 from __future__ import annotations
 
@@ -111,7 +111,8 @@ def test_a_small_draft_cache_costs_guesses_and_nothing_else(
 def test_a_draft_model_that_still_reads_is_not_taken_for_silent(
     plain: LLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seven prompts, together more than it reads in one step, with every round of guesses."""
+    """Seven prompts are more than the draft model reads in one step; until it has read them, its
+    empty proposals do not count as silence."""
     llm = plain.with_speculation({"method": "own_layers", "num_layers": 2})
     speculation = llm.engine.core.speculation
     assert speculation is not None

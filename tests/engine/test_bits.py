@@ -80,7 +80,7 @@ def outputs(llm: LLM, asked: Iterable[Asked], *, together: bool) -> dict[Asked, 
 
 
 def shaped(method: str, *shape: int) -> Any:
-    """A test's parameters: every method with trees, and some deep, all requests in one batch."""
+    """Return a test's parameters; not `slow`: trees for every method, deep chains for some."""
     is_fast = shape == (3, 3) or (shape == (8, 1) and method in DEEP)
     return pytest.param(method, *shape, marks=() if is_fast else pytest.mark.slow)
 
@@ -138,7 +138,7 @@ def test_choice_0_of_n_is_n_1(plain: LLM) -> None:
 
 
 def test_choices_and_seeds_do_not_overlap(plain: LLM) -> None:
-    """seed + choice would make choice 1 of seed 11 the text of seed 12."""
+    """If noise depended on seed + choice, choice 1 of seed 11 would be the text of seed 12."""
     second = plain.generate("abc", params("top_p", n=2))[0].outputs[1].token_ids
     assert second != tokens(plain, "abc", replace(params("top_p"), seed=12))
 
@@ -155,7 +155,7 @@ def test_a_returned_seed_reproduces_the_text(plain: LLM) -> None:
 def test_other_acceptances_are_greedy_at_temperature_0(
     plain: LLM, tiny_draft_path: Path, acceptance: str
 ) -> None:
-    """At temperature 0 even rejection is exact in bits, and so is lenience 1."""
+    """At temperature 0 rejection, and lenience 1, also reproduce the greedy tokens."""
     llm = plain.with_speculation(config("draft_model", tiny_draft_path, 3, 2))
     chosen = params("greedy", acceptance=acceptance)
     for prompt in PROMPTS:
@@ -171,7 +171,7 @@ def test_rejection_runs_and_accepts(plain: LLM, tiny_draft_path: Path) -> None:
 
 
 def test_a_draft_of_all_layers_is_always_right(plain: LLM) -> None:
-    """The target drafting for itself: every guess holds, so its cache never falls behind."""
+    """The target drafts for itself: every guess is accepted, so its cache never falls behind."""
     llm = plain.with_speculation(
         {"method": "own_layers", "num_layers": 3, "num_speculative_tokens": 4, "adaptive": False}
     )

@@ -21,7 +21,7 @@ NUM_BATCHES, N = 8, 128
 
 
 def exact_law(llm: LLM, params: SamplingParams) -> dict[tuple[int, ...], float]:
-    """Every text of positive probability, from the model's own logits."""
+    """Return the probability of every possible text, from the model's own logits."""
     law: dict[tuple[int, ...], float] = {(): 1.0}
     for _ in range(LENGTH):
         law = {

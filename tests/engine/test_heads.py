@@ -42,7 +42,8 @@ def config(method: str, heads: dict[str, Path], depth: int, num_branches: int) -
 
 
 def shaped(method: str, *shape: int) -> Any:
-    """A test's parameters: every method with trees, and one of each sort with single guesses."""
+    """Return a test's parameters; not `slow`: trees for every method, and single guesses for one of
+    each sort."""
     is_fast = shape == (3, 3) or (shape == (1, 1) and method in ("eagle3", "medusa", "adaptive"))
     return pytest.param(method, *shape, marks=() if is_fast else pytest.mark.slow)
 
@@ -69,7 +70,8 @@ def test_heads_change_no_token(
 
 
 def test_random_heads_are_right_at_times(plain: LLM, heads: dict[str, Path]) -> None:
-    """So accepted paths, and the hidden states of their rows, were among what the rest proves."""
+    """Some guesses of random heads are accepted, so the other tests cover accepted paths and the
+    hidden states of their rows."""
     for method in CONFIGS:
         llm = plain.with_speculation(config(method, heads, 3, 3))
         for prompt in PROMPTS * 3:
@@ -86,7 +88,7 @@ def test_random_heads_are_right_at_times(plain: LLM, heads: dict[str, Path]) -> 
         ("eagle3", 300_000),
         ("medusa", 200_000),
         ("pass", 400_000),
-        # A second of their sorts: what keeps rows and waits is the same code.
+        # A second head of a sort: it keeps rows and waits by the same code as the first.
         pytest.param("blockwise", 200_000, marks=pytest.mark.slow),
         pytest.param("distilled", 400_000, marks=pytest.mark.slow),
         pytest.param("mtp", 300_000, marks=pytest.mark.slow),
@@ -132,7 +134,7 @@ Heard = list[tuple[int, int, dict[int, FloatArray]]]  # request, first position,
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
-    """All that a drafter of this class is told from now on."""
+    """Record all hidden states that `FedBack` drafters are told of from here on."""
     found: Heard = []
     tapped = FedBack.tapped
 
@@ -161,8 +163,8 @@ def test_drafters_hear_the_hidden_states_of_the_text_and_of_nothing_else(
     heard: Heard,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Bit for bit those of the finished text, whatever was guessed and rejected on the way: trees,
-    chunks of prompts, others in the pass, preemptions."""
+    """A head hears the hidden states of the finished text, bit for bit, whatever was rejected: with
+    trees, chunked prompts, other requests in the pass and preemptions."""
     monkeypatch.setattr("forerun.engine.setup.building._PASS_TOKENS", 9)
     chosen = config("eagle3", heads, 3, 3)
     llm = LLM(
@@ -193,7 +195,7 @@ def test_drafters_hear_the_hidden_states_of_the_text_and_of_nothing_else(
 def test_a_known_prefix_is_not_computed_again_for_a_head(
     plain: LLM, heads: dict[str, Path], heard: Heard
 ) -> None:
-    """Its cache begins behind what the target found in its own, and it guesses all the same."""
+    """The head's cache begins after the target's cached prefix, and the head still guesses."""
     llm = plain.with_speculation(config("eagle3", heads, 2, 1))
     prompt, asked = [idx % 30 for idx in range(100)], params("greedy")
     first = llm.generate(prompt, asked)[0].outputs[0]
@@ -228,7 +230,7 @@ def test_nothing_is_handed_out_where_nobody_asks(
 def test_only_the_latest_hidden_states_are_kept_where_nobody_guesses(
     plain: LLM, heads: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A long text without a proposal, then one: memory stays bounded, and guesses go on."""
+    """A long text without a proposal, then one: memory stays bounded, and the head guesses."""
     monkeypatch.setattr("forerun.drafters.heads.feature_cache._MAX_PENDING", 16)
     llm = plain.with_speculation(config("eagle3", heads, 2, 1))
     prompt = [idx % 30 for idx in range(80)]

@@ -32,7 +32,7 @@ TREE = Proposal(
 
 
 class HeardNoise(Noise):
-    """The shipped noise, and for what it was asked."""
+    """The shipped noise, which records the rounds and positions it is asked for."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -49,13 +49,13 @@ class HeardNoise(Noise):
 
 
 def logits_choosing(*tokens: int) -> np.ndarray:
-    """Row by row the token that is by far the best."""
+    """Return logits in which row i has `tokens[i]` as by far the best token."""
     rows = np.zeros((len(tokens), V))
     rows[np.arange(len(tokens)), tokens] = 50.0
     return rows
 
 
-# After the root 2, after node 1 ('2') 4, after node 3 ('4') 0; elsewhere 5.
+# Best tokens: 2 after the root, 4 after node 1 ('2'), 0 after node 3 ('4'); elsewhere 5.
 PATH_1_3 = logits_choosing(2, 5, 4, 5, 0, 5)
 
 
@@ -77,8 +77,8 @@ def test_each_node_has_its_own_row(plain: LLM, acceptance: Acceptance, temperatu
 def test_each_node_has_its_own_context(
     plain: LLM, acceptance: Acceptance, temperature: float
 ) -> None:
-    """Token 4 was emitted, 2 is on the way to node 1: both count there, with the penalty's weight
-    against what they lead by."""
+    """Penalties count the output and the node's own path: at node 1 token 4, which was emitted, and
+    token 2, which leads there."""
     params = SamplingParams(
         acceptance=acceptance, temperature=temperature, frequency_penalty=30.0, max_tokens=9
     )
@@ -88,7 +88,7 @@ def test_each_node_has_its_own_context(
     assert twice.path == (1,)
     raw = PATH_1_3.copy()
     raw[2] = 0.0
-    raw[2, [2, 4]] = 80.0, 60.0  # after '2' the model repeats itself, but for the penalty
+    raw[2, [2, 4]] = 80.0, 60.0  # after '2' the model would repeat '2' without the penalty
     assert judged(plain, params, raw).tokens == (2, 4, 0)
 
 
@@ -99,7 +99,7 @@ def test_ends_wait_for_min_tokens_along_the_path(
 ) -> None:
     params = SamplingParams(acceptance=acceptance, temperature=temperature, min_tokens=2)
     raw = PATH_1_3.copy()
-    raw[:, 3] = 90.0  # an end, better than all
+    raw[:, 3] = 90.0  # an end token, better than all others
     assert judged(plain, params, raw, end_ids=(3,)).tokens == (2, 4, 3)
 
 
@@ -119,8 +119,8 @@ def test_noise_is_that_of_the_position(plain: LLM) -> None:
 
 
 def test_lenience_counts(plain: LLM) -> None:
-    """At temperature 0 a guess nearly as good as the best holds, before top-k and the like narrow
-    the choice; at others more guesses hold."""
+    """Lenience accepts more guesses; at temperature 0 those nearly as good as the best, compared
+    before top-k and the like narrow the choice."""
     raw = np.log([[0.05, 0.4, 0.1, 0.35, 0.05, 0.05]] * 6)
     options: dict[str, Any] = {"acceptance": Acceptance.LENIENT, "top_k": 1}
     lossy = SamplingParams(temperature=0.0, lenience=0.8, **options)
@@ -162,7 +162,7 @@ def test_log_probabilities_of_a_tree_are_those_along_its_path(num_top: int) -> N
 
 @pytest.mark.parametrize("temperature", [0.0, 1.2])
 def test_log_probabilities_do_not_depend_on_the_tree(plain: LLM, temperature: float) -> None:
-    """Siblings of which now one, now another holds."""
+    """Whichever sibling of a tree is accepted, log-probabilities equal those of plain decoding."""
     llm = plain.with_speculation(
         {"method": "own_layers", "num_layers": 2, "num_branches": 3, "adaptive": False,
          "num_speculative_tokens": 2}
@@ -178,7 +178,8 @@ def test_log_probabilities_do_not_depend_on_the_tree(plain: LLM, temperature: fl
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_token_that_was_drawn_with_the_pass_is_taken(plain: LLM, temperature: float) -> None:
-    """Row by row: what was not drawn is drawn from its logits, and nobody asks for others."""
+    """Only a row whose token was not drawn with the pass is drawn from logits; no other logits are
+    read."""
     request = new_request(plain.tokenizer, SamplingParams(temperature=temperature))
     logits: list[np.ndarray | None] = [None, None, PATH_1_3[2], None, None, None]
     tokens = [2, None, None, None, 3, None]

@@ -1,4 +1,4 @@
-"""What the engine counts is what the answers say."""
+"""The engine's counters agree with the answers."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_snapshot_is_a_copy(plain: LLM) -> None:
 
 
 def test_a_request_that_ends_while_a_snapshot_is_taken_waits_for_nobody() -> None:
-    """Garbage is collected anywhere, and a stream in it has its request ended on the spot."""
+    """The garbage collector may end a dropped stream's request in the middle of a snapshot."""
     metrics = Metrics()
 
     class Collected(DrafterCounts):

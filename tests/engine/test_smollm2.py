@@ -1,4 +1,4 @@
-"""The newcomer's model: a copied text needs few passes, and no token changes."""
+"""The model that newcomers start with: a copied text needs few passes, and no token changes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ TEXT = (
 
 
 def load(path: Path, activations: str | None = None) -> LLM:
-    """With a fixed depth: what the controller spends depends on the clock, and tests must not.
+    """Load with a fixed depth: the controller's choices depend on the clock, and tests must not.
 
-    One thread: other tests have the other cores.
+    One thread: other tests use the other cores.
     """
     fixed = {"adaptive": False}
     return LLM(

@@ -1,4 +1,4 @@
-"""One step: what is asked for, what is told, and what stays."""
+"""One step: what it asks of drafters and kernels, what it tells them, and what it keeps."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_drafters_hear_what_was_emitted_and_nothing_that_was_cut(plain: LLM, end
 
 @pytest.mark.parametrize("max_tokens", range(1, 14))
 def test_no_guess_is_made_that_the_answer_has_no_room_for(plain: LLM, max_tokens: int) -> None:
-    """A round emits one token more than it accepts."""
+    """A round emits one token more than it accepts, so the last token needs no guess."""
     whole = answer_of(plain)[:max_tokens]
     llm, drafter = knowing(plain, whole)
     output = llm.generate("abc", PARAMS.with_(max_tokens=max_tokens))[0].outputs[0]
@@ -91,11 +91,11 @@ def test_room(plain: LLM, num_left: int) -> None:
 
 
 class Heard(Speculation):
-    """Chooses as it does, and remembers what it was told."""
+    """The shipped `Speculation`, which records what it is asked and told."""
 
     def __init__(self, drafters: GuardedDrafters, ceiling: Budget) -> None:
         super().__init__(drafters, None, ceiling)
-        self.asked: list[tuple[int, int]] = []  # who may guess, others' prompt tokens
+        self.asked: list[tuple[int, int]] = []  # requests that may guess, prompt tokens of others
         self.times: list[StepTimes] = []
         self.rounds: list[tuple[Choice | None, Proposal, Verdict]] = []
 
@@ -122,7 +122,7 @@ class Heard(Speculation):
 
 
 def chunked(llm: LLM, speculation: Speculation | None = None) -> LLM:
-    """The same, with at most 16 tokens in a pass."""
+    """Limit this engine to 16 tokens in a pass."""
     core = llm.engine.core
     limits = SchedulerLimits(core.max_len, 4, max_num_batched_tokens=16)
     llm.engine.core = replace(
@@ -166,7 +166,7 @@ def test_one_whose_prompt_is_half_read_holds_up_nobody_behind_it(plain: LLM) -> 
     llm = chunked(plain.with_speculation(None))
     stream = llm.stream("abc", PARAMS)
     first = next(stream)
-    llm.generate([5] * 50, SamplingParams(max_tokens=1), priority=-1)  # before the other in a pass
+    llm.generate([5] * 50, SamplingParams(max_tokens=1), priority=-1)  # first in a pass
     events = [first, *stream]
     assert sum((event.tokens for event in events), ()) == answer_of(plain)
 
@@ -181,7 +181,7 @@ def test_a_round_says_what_was_asked_guessed_and_kept(plain: LLM) -> None:
     for event in events:
         done = event.round
         assert done.verdict.tokens == event.tokens
-        assert done.cut is None  # it has the whole text, of which there is one
+        assert done.cut is None  # a cut has the whole text, one copy of which is enough
         num_guesses = done.choice.num_guesses if done.choice else 0
         assert num_guesses in (0, 4)
         assert done.proposal.tokens == whole[len(emitted) :][:num_guesses]
@@ -191,7 +191,7 @@ def test_a_round_says_what_was_asked_guessed_and_kept(plain: LLM) -> None:
 
 
 def begun(llm: LLM, prompt: Sequence[int]) -> Request:
-    """A request that the engine has taken in."""
+    """Add a request to the engine and return it."""
     params = SamplingParams(temperature=0, max_tokens=5)
     table = llm.engine.core.cache.new_table()
     request = new_request(llm.tokenizer, params, prompt, table=table)
@@ -255,7 +255,7 @@ def test_a_stream_says_of_every_letter_how_it_came_about(plain: LLM) -> None:
 
 
 def test_the_laws_of_drawn_guesses_are_gone_once_they_are_judged(plain: LLM) -> None:
-    """A law has a number for each token; who keeps the rounds of an answer would keep them all."""
+    """Each q is as long as the vocabulary; a caller who keeps rounds would keep all of them."""
     llm = plain.with_speculation({"method": "random", "adaptive": False})
     params = PARAMS.with_(acceptance=Acceptance.REJECTION)
     draws = [d for event in llm.stream("abc", params) for d in event.round.proposal.draws]
@@ -267,7 +267,7 @@ def test_the_laws_of_drawn_guesses_are_gone_once_they_are_judged(plain: LLM) -> 
 
 
 class EarlyKernels(ReferenceKernels):
-    """Could begin the next pass; remembers where that would write."""
+    """Kernels that could begin the next pass early, and record where it would write."""
 
     def __init__(self, *, plain: bool, rounds: bool) -> None:
         super().__init__()
@@ -279,7 +279,7 @@ class EarlyKernels(ReferenceKernels):
         return super().begin(plan, *args, **kwargs)
 
     def promised(self) -> list[list[int] | None]:
-        """Of one request, behind each pass: [] where it ends."""
+        """Return the slots promised after each pass of the only request; [] after its last pass."""
         found = list[list[int] | None]()
         for plan in self.plans:
             slots = plan.next_slots and plan.next_slots[0]
@@ -295,7 +295,8 @@ def early(path: Path, *, plain: bool, rounds: bool) -> tuple[LLM, EarlyKernels]:
 
 
 def test_a_plain_pass_knows_where_the_next_one_writes(tiny_path: Path) -> None:
-    """Not inside a prompt, whose next tokens are known; and nothing follows the last token."""
+    """Slots are promised except inside a prompt, whose next tokens are known, and after the last
+    token, which nothing follows."""
     llm, kernels = early(tiny_path, plain=True, rounds=False)
     chunked(llm).generate([*range(20)], PARAMS.with_(max_tokens=15))
     assert [len(plan) for plan in kernels.plans] == [16, 4, *[1] * 14]
@@ -345,7 +346,7 @@ def test_where_nothing_is_begun_early_no_slots_are_held_for_it(tiny_path: Path) 
 
 
 class Listening(KnownAnswer):
-    """Guesses in some shape, and remembers the hidden states that it is given."""
+    """Guesses in the given shape, and records the hidden states that it is told of."""
 
     layers = (0, 2)
 
@@ -384,7 +385,7 @@ def test_drafters_get_the_hidden_states_of_the_rows_that_stay(plain: LLM, shape:
     assert output.token_ids == answer
     assert output.stats["drafter_failures"] == 0
     assert (output.stats["accepted_tokens"] > 5) is (shape != "nothing")
-    text = (*prompt, *answer[:-1])  # the last token is emitted, and never run
+    text = (*prompt, *answer[:-1])  # the last token is emitted but never run
     expected, end = states(plain.model, text, drafter.layers).rows, 0
     for start, num_rows, rows in drafter.heard:
         assert start == end

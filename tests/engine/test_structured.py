@@ -1,4 +1,4 @@
-"""Answers that fit a grammar: they do, and no drafter changes a token of them."""
+"""Answers under a grammar fit it, and no drafter changes a token of them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def llm(tiny_json_path: Path) -> LLM:
     return LLM(tiny_json_path, speculative_config=None, num_threads=1)
 
 
-# Behind the end of these nothing is left that other options would allow.
+# Once the grammar is over, the other options of these leave no token to choose.
 WITH_OTHER_MASKS = [
     SamplingParams(
         temperature=temperature,
@@ -98,7 +98,7 @@ def test_answers_fit(llm: LLM, structure: str, sampling: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_speculation_changes_no_token(llm: LLM, draft_path: Path, method: str) -> None:
-    """Alone and in one batch, with trees and with chains, beside answers that are free."""
+    """Alone and in one batch, with trees and with chains, beside unconstrained answers."""
     asked = [
         (prompt, params(sampling, structure))
         for prompt in PROMPTS
@@ -117,7 +117,7 @@ def test_speculation_changes_no_token(llm: LLM, draft_path: Path, method: str) -
 
 @pytest.mark.parametrize("num_threads", [1, 2])
 def test_each_beside_others_is_itself(tiny_json_path: Path, num_threads: int) -> None:
-    """Rows that are masked, drawn as they are, and drawn by the host, in one pass."""
+    """One pass mixes rows that are masked, drawn as they are, and drawn by the host."""
     llm = LLM(tiny_json_path, speculative_config=None, num_threads=num_threads)
     kinds: list[dict[str, Any]] = [
         {"structured_outputs": Fitting(**STRUCTURES["json"])},
@@ -158,7 +158,7 @@ def test_drawn_guesses_fit_too(llm: LLM, draft_path: Path, method: str, acceptan
 
 
 def test_what_is_forced_takes_few_passes(llm: LLM) -> None:
-    """With nothing but the grammar to guess from."""
+    """The guesses come from the grammar alone."""
     guessing = llm.with_speculation({"method": "random", "adaptive": False})
     wanted = Fitting(choice=("abcabcabcabcabcabc",))
     chosen = SamplingParams(temperature=0, max_tokens=40, structured_outputs=wanted)
@@ -179,7 +179,7 @@ def test_what_an_answer_cannot_be(llm: LLM) -> None:
 
 
 def test_nothing_is_left_to_choose(llm: LLM) -> None:
-    """Found out when it runs: others go on."""
+    """A contradiction that shows only at run time fails that request; others go on."""
     chosen = SamplingParams(structured_outputs=Fitting(regex="[0-9]+"), allowed_token_ids=(0, 1))
     with pytest.raises(RequestFailed, match="every token is masked out"):
         llm.generate("a", chosen)
@@ -193,7 +193,7 @@ def test_a_drafter_that_needs_a_grammar(llm: LLM) -> None:
 
 
 def test_ends_and_lengths(llm: LLM) -> None:
-    """The end comes with the last token that the grammar allows, or where it may."""
+    """An answer ends with the last token that its grammar allows, or at another of its limits."""
     chosen = SamplingParams(
         temperature=0, max_tokens=30, structured_outputs=Fitting(choice=("abc",))
     )
@@ -218,7 +218,7 @@ def test_answers_to_one_prompt_have_a_grammar_each(llm: LLM) -> None:
 
 
 def test_passes_that_began_before_a_trigger_are_not_used(tiny_json_path: Path) -> None:
-    """With two threads a pass begins before the token that it is over is known."""
+    """With two threads a pass begins before its own token is known; a trigger makes it void."""
     llm = LLM(tiny_json_path, speculative_config=None, num_threads=2)
     alone = LLM(tiny_json_path, speculative_config=None, kernels="reference")
     num_bound = 0

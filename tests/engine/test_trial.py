@@ -1,4 +1,4 @@
-"""Rounds that are timed before the first request."""
+"""The trial: rounds that are timed before the first request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def guessing(plain: LLM) -> dict[str, Drafter]:
 
 
 class Ticks:
-    """A clock that goes on by one whenever somebody looks."""
+    """A clock that advances by one at every reading."""
 
     def __init__(self) -> None:
         self.now = 0.0

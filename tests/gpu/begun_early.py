@@ -1,4 +1,4 @@
-"""Passes that are begun before they are asked for, on a processor: with Triton's interpreter."""
+"""Passes begun before they are asked for, run on a CPU by Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SAMPLINGS: tuple[dict[str, Any], ...] = (
 
 
 class Again:
-    """Does the work once more, and puts what comes out where it was the first time."""
+    """Stands in for CUDA graphs: a replay does the work again and stores the results in place."""
 
     def __init__(self) -> None:
         self.were_early: list[bool] = []  # of each pass, in order
@@ -76,7 +76,7 @@ def main() -> None:
                 assert answers(early, sampling) == expected, sampling
             assert again.were_early == [False, *[True] * (max(NUM_TOKENS) - 1)]
         greedy = SAMPLINGS[0]
-        last = answers(plain, greedy)[1][1]  # where it ends, a pass is under way that goes on
+        last = answers(plain, greedy)[1][1]  # where it ends, the next pass is in flight
         cut_short = {**greedy, "stop_token_ids": (last,)}
         assert answers(early, cut_short) == answers(plain, cut_short)
         kernels.drawing.margin = 60.0  # every row with noise is left to the host
@@ -93,7 +93,7 @@ def loaded(path: Path, kernels: CudaKernels) -> LLM:
 
 
 def answers(llm: LLM, sampling: dict[str, Any]) -> list[tuple[int, ...]]:
-    """Of different lengths."""
+    """The tokens of all prompts, of different lengths."""
     params = [SamplingParams(max_tokens=num, ignore_eos=True, **sampling) for num in NUM_TOKENS]
     return [tuple(out.outputs[0].token_ids) for out in llm.generate(list(PROMPTS), params)]
 

@@ -1,4 +1,4 @@
-"""Rows of logits with every kind of sampling, drawn by the kernels and by `sampling`."""
+"""Rows of logits with all sampling options, drawn by the CUDA kernels and by `sampling`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from forerun.sampling import (
 from forerun.types import Proposal, SamplingParams, StructuredOutputsParams
 from tests.kernels.sources import F32, normal
 
-ANYTHING = StructuredOutputsParams(regex=".*")  # which tokens may come, `EverySome` says
+ANYTHING = StructuredOutputsParams(regex=".*")  # `EverySome` says which tokens may come
 SAMPLINGS: tuple[dict[str, Any], ...] = (
     {"temperature": 0.0},
     {"temperature": 1.0},
@@ -55,8 +55,8 @@ SAMPLINGS: tuple[dict[str, Any], ...] = (
 
 
 class EverySome:
-    """Allows a part of the vocabulary, others behind every output; a guess of 7 never fits, and
-    one of 9 `is_too_much`."""
+    """A grammar that allows another part of the vocabulary after every output. A guess of 7 never
+    fits; after a guess of 9 it raises, if `is_too_much`."""
 
     def __init__(self, vocab_size: int, *, is_too_much: bool = False) -> None:
         self._vocab_size = vocab_size
@@ -84,7 +84,7 @@ class EverySome:
 
 
 def rows_of(num: int, vocab_size: int, scale: float) -> F32:
-    """Scattered ones, and a few with large numbers, with equals and with excluded tokens."""
+    """Random rows, of which a few have large numbers, ties or excluded tokens."""
     rows = scale * normal(int(scale) + num, num, vocab_size)
     rows[0::7] += 1e4
     rows[1::7] = np.round(rows[1::7])
@@ -95,7 +95,7 @@ def rows_of(num: int, vocab_size: int, scale: float) -> F32:
 def draws_for(
     seed: int, options: dict[str, Any], num: int, position: int = 3, vocab_size: int = 1500
 ) -> CoupledDraws:
-    """Of a chain of `num` - 1 guesses."""
+    """The draws of a request with a chain of `num` - 1 guesses."""
     params = SamplingParams(**options)
     proposal = Proposal.chain(range(6, 5 + num))
     grammar: Any = EverySome(vocab_size) if params.structured_outputs else None
@@ -104,7 +104,7 @@ def draws_for(
 
 
 def expected(draws: CoupledDraws, rows: F32) -> list[int | None]:
-    """None behind a guess that does not fit."""
+    """The tokens that `sampling` draws; None after a guess that does not fit."""
     found = list[int | None]()
     for row, position in enumerate(draws.positions):
         path = draws.proposal.path_tokens(row - 1)
@@ -122,8 +122,8 @@ def expected(draws: CoupledDraws, rows: F32) -> list[int | None]:
 
 
 def compare(drawing: Drawing, rows: F32, draws: Sequence[CoupledDraws], device: str) -> int:
-    """Every token that was drawn is `sampling`'s, what was not has its logits; how many were not.
-    `rows` [spans, rows of a span, V]."""
+    """Check that drawn tokens are `sampling`'s and that rows left to the host have their logits.
+    `rows` [spans, rows of a span, V]. Returns how many rows were left."""
     num_spans, num_each, width = rows.shape
     logits = torch.tensor(rows.reshape(-1, width), device=device)
     scores = drawing.finish(logits, drawing.best(logits), [num_each] * num_spans, draws)
@@ -142,7 +142,7 @@ def compare(drawing: Drawing, rows: F32, draws: Sequence[CoupledDraws], device: 
 
 
 def main() -> None:
-    """With the interpreter, on a processor."""
+    """Compare on a CPU, with Triton's interpreter."""
     num_rows = num_left = 0
     drawing = Drawing({"PDL": 0})
     for scale in (1.0, 4.0):
@@ -157,8 +157,8 @@ def main() -> None:
 
 
 def check_what_is_too_much() -> None:
-    """Behind a guess that may never be accepted; and a bias of a token that these logits end
-    before."""
+    """The row after a guess that is too much for the grammar is left; a bias for a token past the
+    last logit does no harm."""
     rows = rows_of(3, 1500, 1.0)
     logits = torch.tensor(rows)
     for temperature in (0.0, 0.8):
@@ -174,7 +174,7 @@ def check_what_is_too_much() -> None:
 
 
 def check_what_is_left() -> None:
-    """Broken rows, rows that come too near to an edge, and spans that are not drawn at all."""
+    """Left to the host: broken rows, rows too close to decide, and spans without draws."""
     rows = rows_of(3, 1500, 1.0)
     rows[1, 700] = np.nan
     logits = torch.tensor(rows)

@@ -1,4 +1,4 @@
-"""The kernels' logic on a processor: run by `test_interpreter.py` with TRITON_INTERPRET=1.
+"""The CUDA kernels' logic on a CPU: `test_interpreter.py` runs this with TRITON_INTERPRET=1.
 
 Triton's interpreter is slow and knows no bfloat16 products, so this is a small model in float32.
 """
@@ -44,7 +44,7 @@ def main() -> None:
         path = [GUESSES[n] for n in TREE.path_to(node)]
         np.testing.assert_array_equal(found[node], chain_logits(model, (*PROMPT, *path))[-1])
     short_operands_are_near(256, ("float32", "int8", 0.03), ("float16", None, 0.003))
-    a_width_without_segments_is_refused(1088)  # its norms are, its products come in steps of 64
+    a_width_without_segments_is_refused(1088)  # by its norms; products take steps of 64
     a_width_without_segments_is_refused(1056)
     it_runs_in_float32(1056)
     tokens_are_drawn(model)
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def laws_are_compared() -> None:
-    """What a head is trained by, and its way back."""
+    """The fused comparison that heads are trained by, and its gradient, match the plain one."""
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(7, 3000, generator=generator).mul(3).requires_grad_()
     probs = torch.randn(5, 3000, generator=generator).mul(3).softmax(-1)
@@ -69,7 +69,7 @@ def laws_are_compared() -> None:
 
 
 def short_operands_are_near(width: int, *forms: tuple[str, str | None, float]) -> None:
-    """Whole numbers, and segments of columns; rows that wait for their norm are small enough."""
+    """int8 weights and segments of columns are near float64; rows before a norm do not overflow."""
     checkpoint = wide_checkpoint(width)
     exact = naive_logits(checkpoint, PROMPT)
     for dtype, quantization, bound in forms:

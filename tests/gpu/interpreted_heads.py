@@ -1,4 +1,4 @@
-"""Hidden states and heads on the CUDA kernels, on a processor: `test_interpreter.py` runs it."""
+"""Hidden states and heads on the CUDA kernels, on a CPU: `test_interpreter.py` runs this."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 class HandingOut(Again):
-    """What a pass taps is put where it was the first time, too."""
+    """Also puts a replay's hidden states where those of the first run were."""
 
     def record(
         self, work: Callable[[], Any], batch: CudaBatch, *_: object, **__: object
@@ -113,7 +113,7 @@ def hidden_states_come_out(target: LlamaModel) -> None:
 
 
 def hidden_states_are_those_of_their_pass() -> None:
-    """Whoever comes first when a pass is over, and before its hidden states are asked for."""
+    """Even if another pass runs after theirs and before they are asked for."""
     kernels = CudaKernels("float32", device="cpu", recorder=HandingOut())
     target, asked = LlamaModel.load(CHECKPOINT, kernels), kernels.taps
     cache = target.new_cache(8, 5)
@@ -159,7 +159,7 @@ def heads_say_the_same(folder: HeadFolder, *targets: LlamaModel) -> None:
 def chains_are_equal(
     folder: HeadFolder, cuda: LlamaModel, reference: LlamaModel, temperature: float
 ) -> None:
-    """One pass of the one, and level after level of the other."""
+    """The CUDA kernels' one pass guesses what the reference kernels guess level by level."""
     for seed in range(2):
         params = SamplingParams(temperature=temperature, seed=seed)
         view = View((*PROMPT, seed), params=params, noise=Noise(seed))

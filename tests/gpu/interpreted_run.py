@@ -1,4 +1,4 @@
-"""Runs a module of kernels on the processor, in Triton's interpreter."""
+"""Runs a module that tests kernels on the CPU, in Triton's interpreter."""
 
 from __future__ import annotations
 

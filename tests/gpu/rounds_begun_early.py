@@ -1,4 +1,4 @@
-"""Whole rounds that begin before the host has looked at the last one, in Triton's interpreter."""
+"""Whole rounds that begin before the host has read the last one, in Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def main() -> None:
 def rounds_are_the_same(
     early: LLM, late: LLM, method: dict[str, Any], sampling: dict[str, Any]
 ) -> None:
-    """The same guesses with the same shares, the same text; and nearly all rounds were begun."""
+    """The guesses, their laws and the text are the same; only `early` has used early rounds."""
     params = SamplingParams(max_tokens=9, ignore_eos=True, **sampling)
     found = []
     for llm in (early, late):

@@ -1,4 +1,4 @@
-"""A round that was begun is for nobody where its request meets others, or goes."""
+"""A round that was begun early is not used if another request comes or its own is aborted."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def another_comes(llm: LLM) -> list[tuple[int, ...]]:
-    """While pages are so few that one has to wait for the other."""
+    """A second request comes, while pages are so few that one has to wait for the other."""
     stream = llm.stream(PROMPTS[0], PARAMS)
     tokens = [*next(stream).tokens]  # more, and it would hold both pages
     (other,) = llm.generate(PROMPTS[1], PARAMS)
@@ -60,7 +60,7 @@ def another_comes(llm: LLM) -> list[tuple[int, ...]]:
 
 
 def it_is_aborted(llm: LLM) -> list[tuple[int, ...]]:
-    """Its pages go to whoever comes next."""
+    """The request is aborted, and its pages go to the next one."""
     stream = llm.stream(PROMPTS[1], PARAMS)
     for _ in range(NUM_ALONE):
         next(stream)

@@ -13,8 +13,8 @@ from tests.models_llama.runs import chain_logits
 from tests.models_llama.tiny import TinyCheckpoint, tiny_config
 
 NUM_TOKENS = (1, 13, 40)
-# A model's widths and length of a head, and what its kernels hold. Sums of more than 4,096 columns
-# and heads of 128 have kernels of their own.
+# Hidden size, inner size, head_dim, dtype and quantization. Sums of more than 4,096 columns and
+# heads of 128 have kernels of their own.
 FORMS = (
     (256, 512, 64, "bfloat16", None),
     (256, 512, 64, "bfloat16", "int8"),

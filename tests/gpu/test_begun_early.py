@@ -1,4 +1,4 @@
-"""Passes that begin before they are asked for are those that were asked for."""
+"""Passes that begin before they are asked for compute what is then asked for."""
 
 from __future__ import annotations
 

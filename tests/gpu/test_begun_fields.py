@@ -1,4 +1,4 @@
-"""A pass that was begun is taken only for the very pass that is asked for; no kernel runs."""
+"""A pass that was begun early is used only for exactly the pass asked for; no kernel runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BODY, STORE = object(), object()
 
 
 class Table:
-    """Rows one behind the other, from `first` on."""
+    """A block table whose slots follow one another, from `first` on."""
 
     def __init__(self, first: int) -> None:
         self.first = first
@@ -45,7 +45,7 @@ TARGET, DRAFT = Table(100), Table(500)
 
 @dataclass(frozen=True)
 class Pass:
-    """What a pass is made of; a test changes one thing."""
+    """The fields of a pass; each test changes one."""
 
     start: int
     tokens: tuple[int, ...]
@@ -92,7 +92,7 @@ def to(**changes: Any) -> Change:
 
 
 BRANCHES = Tree((ROOT, 0, 0))
-VERIFIED = Pass(4, (7, 1, 2), 5)  # behind four tokens, two guesses
+VERIFIED = Pass(4, (7, 1, 2), 5)  # two guesses after four tokens
 DRAWN = [1, 9, 5]  # the first guess was accepted
 NEXT = Pass(6, (9, 3, 4), 7)
 
@@ -147,7 +147,7 @@ def test_a_round_that_nobody_waited_for_is_not_taken() -> None:
 
 
 HEAD_NOISE = ChainNoise(0.7, 11, 5)
-# A head that saw four rows and guessed three tokens behind the last two of them.
+# A head that saw four rows and guessed three tokens after the last two of them.
 HEAD = Pass(2, (6, 7, 7, 7), 0, DRAFT, given=HEAD_NOISE)
 SETTLED = Settled(DRAWN, 1, 4, DRAFT.slots(20))
 HEAD_NEXT = Pass(4, (1, 9, 9, 9), 0, DRAFT, given=ChainNoise(0.7, 11, 7))
@@ -259,7 +259,7 @@ def test_a_draft_does_not_go_on_otherwise(change: tuple[str, Change]) -> None:
 
 @dataclass
 class Plain:
-    """Two requests' plain pass, and the one that was begun behind it."""
+    """A plain pass of two requests, and the next one, which was begun after it."""
 
     before: tuple[Pass, Pass] = (Pass(4, (7,), 5), Pass(9, (3,), 10, DRAFT))
     next: tuple[Pass, Pass] = (Pass(5, (8,), 6), Pass(10, (2,), 11, DRAFT))

@@ -25,7 +25,7 @@ def states(number: int) -> Any:
 
 @dataclass
 class Verification:
-    """Hands out its number."""
+    """A pass whose n-th replay hands out hidden states of the value n."""
 
     features: Features
     num_replays: int = 0
@@ -51,7 +51,7 @@ def number_in(rows: Any) -> float:
 
 
 def test_a_head_that_was_not_asked_reads_behind_two_more_verifications() -> None:
-    """When it hears of the second pass, the third one is begun."""
+    """When the head hears of the second verification, the third has already begun."""
     graph = round_graph()
     first, second, third = (graph.run_verify() for _ in range(3))
     assert [number_in(kept) for kept in (first, second, third)] == [1.0, 2.0, 3.0]
@@ -71,7 +71,7 @@ def test_a_pass_in_between_makes_kept_states_a_verification_older() -> None:
     assert number_in(first) == 1.0
     graph.run_verify()
     assert number_in(first) == 1.0
-    graph.send(follow, graph.handed_out)  # type: ignore[arg-type]  # behind its own: nothing to do
+    graph.send(follow, graph.handed_out)  # type: ignore[arg-type]  # after its own: nothing to do
     assert number_in(first) == 1.0
 
 

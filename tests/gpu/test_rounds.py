@@ -32,7 +32,7 @@ def asked(*tokens: int, is_draft: bool = False) -> Any:
 
 
 def begins(*passes: Any) -> bool:
-    """Whether a round is begun behind a guess of the token that all these passes drew."""
+    """Whether, after `passes` that each drew TOKEN, a round is begun for a guess of TOKEN."""
     rounds_module = pytest.importorskip("forerun.kernels.cuda.rounds.rounds", reason="needs torch")
     rounds = rounds_module.Rounds(drawing=None, recorder=None, num_splits=None)
     for one in passes:
@@ -45,7 +45,7 @@ def begins(*passes: Any) -> bool:
 
 
 def test_only_a_drafters_pass_is_a_draft() -> None:
-    """The same token may be what the target drew, or another engine's."""
+    """The same token drawn by the target, or for another engine, is no draft."""
     assert begins(asked(TOKEN, is_draft=True))
     assert not begins(asked(TOKEN))
 

@@ -1,4 +1,5 @@
-"""A grammar of what comes behind reasoning: against a look at the whole text, back and forth."""
+"""A grammar for the answer after reasoning, compared with a scan of the whole text as outputs grow
+and shrink."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from forerun.types import Grammar, StructuredOutputsParams
 from tests.grammars.words import words
 
 END = words().eos_ids[0]
-TEXTS = ("0x", "1x1", "c", "c1", "n1", "na")  # of which some begin as the first mark does
+TEXTS = ("0x", "1x1", "c", "c1", "n1", "na")  # some begin as the first mark does
 OPENS, CLOSES = "nam0", "ab"
 FIRST = words().encode(OPENS, add_special=False)
 WANTED: dict[str, Any] = {"regex": "0x|1x1|c1?|n1|na"}
@@ -45,7 +46,7 @@ def begins_one(text: str) -> bool:
 
 
 def num_reasoned(tokens: Sequence[int], opens: str) -> int | None:
-    """Tokens up to the one that brings the first mark; None: there is none."""
+    """Return the number of tokens up to the end of the first mark, or None without a mark."""
     for num in range(len(tokens) + 1):
         text = spelled(tokens[:num]).lstrip()
         if text.startswith(opens):
@@ -56,8 +57,10 @@ def num_reasoned(tokens: Sequence[int], opens: str) -> int | None:
 
 
 def answered(tokens: Sequence[int], opens: str) -> str | None:
-    """What was written of one of the texts; None: the reasoning goes on. Spaces that are let pass
-    are left out, and stand for themselves where they are not."""
+    """Return what was written of one of the texts, or None while the reasoning goes on.
+
+    Spaces that the grammar skips are left out; other spaces are text.
+    """
     if num_reasoned(tokens, opens) is None:
         return spelled(tokens)
     for num in range(1, len(tokens) + 1):
@@ -74,7 +77,7 @@ def answered(tokens: Sequence[int], opens: str) -> str | None:
 
 
 def is_good(tokens: Sequence[int], opens: str) -> bool:
-    """Whether each token was allowed where it came."""
+    """Whether every token was allowed in its place."""
     if num_reasoned(tokens, opens) is not None:
         written = answered(tokens, opens)
         return written is None or begins_one(written)
@@ -100,7 +103,7 @@ def test_what_comes_behind_reasoning_or_instead_of_it(opens: str, data: st.DataO
         if written is not None:
             bits = np.frombuffer(one.allowed_bits(output), np.uint8)
             allowed = set(np.flatnonzero(np.unpackbits(bits, bitorder="little")).tolist())
-            # llguidance leaves out other spellings of what is forced.
+            # Of forced text, llguidance allows one spelling only.
             expected = set(good) | ({END} if written in TEXTS else set())
             assert allowed <= expected
             assert bool(allowed) == bool(expected)
@@ -116,10 +119,10 @@ def test_what_comes_behind_reasoning_or_instead_of_it(opens: str, data: st.DataO
 
 
 def check_what_fits(one: Grammar, output: Sequence[int], more: Sequence[int], opens: str) -> None:
-    """No token that is not good, and no fewer than are."""
+    """Check that `num_fitting` counts exactly the tokens up to the first that is not good."""
     num = one.num_fitting(output, more)
     num_good = next(n for n in range(len(more)) if not is_good([*output, *more[: n + 1]], opens))
-    if num != num_good:  # the first mark, spelled as no tokenizer would
+    if num != num_good:  # the first mark in a spelling that the tokenizer would not choose
         assert num > num_good
         assert num_reasoned(output, opens) is None
         assert num_reasoned([*output, *more], opens) is not None
@@ -169,7 +172,7 @@ OPEN, CLOSE, CLOSE_AND_BEGIN, CLOSE_AND_X, BEGIN, FINISH, LINE, A = range(len(SP
 
 
 class Braces:
-    """Allows {}, from the first token on or, where it `waits`, from the first brace on."""
+    """Allows {}: from the first token on or, if it `waits`, from the first brace on."""
 
     def __init__(self, *, waits: bool = False) -> None:
         self._waits = waits
@@ -198,7 +201,7 @@ class Braces:
 
 def braces(*, waits: bool = False) -> BehindReasoning:
     def read(text: bytes) -> list[int]:
-        """Whole pieces, the longest first."""
+        """Tokenize greedily, the longest piece first."""
         found, rest = list[int](), text.decode()
         while rest:
             pieces = [p for p in SPELLED if rest.startswith(p)]
@@ -221,7 +224,7 @@ def test_a_token_may_go_on_behind_the_second_mark() -> None:
 
 
 def test_space_before_the_first_mark() -> None:
-    """Where nothing says that it may not come."""
+    """White space may precede the first mark if the grammar waits."""
     one = braces(waits=True)
     assert not one.binds([LINE, OPEN, BEGIN])
     assert not one.binds([LINE, OPEN, BEGIN, CLOSE, LINE])

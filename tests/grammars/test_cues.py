@@ -1,4 +1,4 @@
-"""Cues in tokens that spell any bytes: against a look at the whole text."""
+"""Cues in tokens that spell any bytes, compared with a scan of the whole text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def spelled(tokens: Sequence[int]) -> bytes:
 
 
 def begin(text: bytes) -> Sequence[int] | None:
-    """Some do not fit what the grammar wants."""
+    """Return a cue's text as tokens, or None for the texts that the grammar does not allow."""
     return None if sum(text) % 3 == 0 else list(text)
 
 
@@ -39,7 +39,7 @@ def first_in(texts: Sequence[str], tokens: Sequence[int]) -> tuple[int, list[int
 
 @given(TEXTS, st.data())
 def test_the_first_that_fits_is_found(texts: list[str], data: st.DataObject) -> None:
-    """In an output that grows, in what may follow it, and in other outputs."""
+    """In an output that grows, in guesses after it, and in other outputs."""
     cues, output = Cues(texts, PIECES.__getitem__, begin), list[int]()
     for _ in range(8):
         if data.draw(st.booleans()):

@@ -1,4 +1,5 @@
-"""What may follow a text: against a list of all texts, back and forth, and where it ends."""
+"""What may follow a text and where it ends, compared with a list of all texts as outputs grow and
+shrink."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def grammar(**wanted: Any) -> Grammar:
 
 
 def ids(one: Grammar, output: Sequence[int]) -> set[int]:
-    """What may follow."""
+    """Return the tokens that may follow `output`."""
     bits = np.frombuffer(one.allowed_bits(output), np.uint8)
     return set(np.flatnonzero(np.unpackbits(bits, bitorder="little")).tolist())
 
@@ -57,7 +58,7 @@ texts = st.lists(st.text("abc", min_size=1, max_size=5), min_size=1, max_size=4,
 
 @given(texts, st.data())
 def test_one_of_several_texts(choice: list[str], data: st.DataObject) -> None:
-    """Asked along random walks that go back at random, as rounds with trees do."""
+    """Asked along random walks that go back now and then, as rounds with trees do."""
     one, output = grammar(choice=choice), list[int]()
     for _ in range(12):
         text = spelled(output)
@@ -70,7 +71,7 @@ def test_one_of_several_texts(choice: list[str], data: st.DataObject) -> None:
         expected = goes_on | ({END} if may_end else set())
         allowed = ids(one, output)
         assert allowed == ids(grammar(choice=choice), output)
-        # What must come is spelled as the tokenizer would, so only one of its spellings is left.
+        # Forced text is spelled as the tokenizer would, so only one of its spellings is allowed.
         assert allowed == expected or (len(allowed) == 1 and allowed < expected)
         assert one.is_over(output) == (not goes_on)
         guess = data.draw(st.lists(st.sampled_from(sorted(expected)), max_size=3))
@@ -104,7 +105,7 @@ FORKS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", FORKS)
 def test_what_was_taken_back_is_forgotten(name: str) -> None:
-    """Guesses and what comes instead of them, each as a matcher says that saw nothing else."""
+    """Guesses, and the tokens that replace them, are allowed as by a fresh matcher."""
     rng, grammars = Random(0), Grammars(words())
 
     def fresh() -> Grammar:
@@ -127,7 +128,7 @@ def test_what_was_taken_back_is_forgotten(name: str) -> None:
 
 
 def test_behind_the_end_there_is_only_the_end() -> None:
-    """A draft model may guess on behind it; what was before is found again."""
+    """A draft model may guess on after the end; earlier states are found again."""
     one = grammar(regex="a+")
     output = [*words().encode("aa"), END]
     for behind in ([], [END], [END, 5]):
@@ -302,7 +303,8 @@ TOO_MUCH = "ac" + "".join(Random(0).choices("efghijklm", k=150))
 
 
 def test_what_one_text_comes_to_is_nothing_to_another() -> None:
-    """One branch of an expression is too much for the matcher; copies of it share that fate."""
+    """A text that is too much for the matcher must not break other texts of the same grammar, which
+    are copies of one matcher."""
     several = Grammars(words())
     wanted = StructuredOutputsParams(regex=GROWING)
 
@@ -335,8 +337,7 @@ def test_guesses_that_come_to_nothing_leave_the_text_as_it_is() -> None:
 
 
 def test_texts_share_the_time_in_which_all_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps of four tenths of a second, three of which are more than a second; ten seconds bring
-    one back."""
+    """Steps take 0.4 s, so three exceed the shared second; ten seconds earn one second back."""
     clock, now = count(), 0.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     several, wanted = Grammars(words()), StructuredOutputsParams(regex="[a-z]*")

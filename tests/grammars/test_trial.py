@@ -1,4 +1,4 @@
-"""Grammars of callers whom nobody knows, tried in a process of their own."""
+"""Grammars of unknown callers are first tried in a process of their own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OBJECT = {"type": "object", "properties": {"a": {"type": "integer"}}, "required"
 
 
 def chain(num: int) -> dict[str, Any]:
-    """One name behind the other: to follow them all llguidance calls itself as often."""
+    """Return a schema of `num` chained references, for which llguidance recurses `num` deep."""
     links = {
         f"d{idx}": {"anyOf": [{"$ref": f"#/$defs/d{idx + 1}"}, {"type": "null"}]}
         for idx in range(num)
@@ -101,7 +101,7 @@ def test_a_dropped_trial_is_no_process_any_more() -> None:
 def test_nobody_waits_for_what_is_tried_when_it_is_interrupted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It would take an hour."""
+    """Without the interrupt the trial would take an hour."""
     for name in ("_SECONDS", "_PATIENCE"):
         monkeypatch.setattr(f"forerun.grammars.trial.{name}", 3600.0)
     found = Grammars(words())
@@ -111,7 +111,7 @@ def test_nobody_waits_for_what_is_tried_when_it_is_interrupted(
         Timer(0.2, found.interrupt).start()
         with pytest.raises(GrammarTooMuch):
             found.check(StructuredOutputsParams(**HOSTILE["states without end"]))
-    for _ in range(10):  # nothing is tried
+    for _ in range(10):  # no trial runs
         found.interrupt()
         found.check(StructuredOutputsParams(json=OBJECT))
 

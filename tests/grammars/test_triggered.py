@@ -1,4 +1,5 @@
-"""A grammar that waits for its cue: against a look at the whole text, back and forth."""
+"""A grammar that waits for its trigger, compared with a scan of the whole text as outputs grow and
+shrink."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ PIECES = [token for token in range(words().vocab_size) if set(spelled([token])) 
 
 
 def begun(tokens: Sequence[int]) -> str | None:
-    """What was written from the trigger on, which the token that ends it may go on behind."""
+    """Return the text from the trigger on, or None; the trigger's last token may spell more."""
     for num in range(1, len(tokens) + 1):
         text, num_before = spelled(tokens[:num]), len(spelled(tokens[: num - 1]))
         for at in range(len(text)):
@@ -76,7 +77,7 @@ def test_nothing_is_said_before_a_trigger(data: st.DataObject) -> None:
 
 
 def num_fitting(output: Sequence[int], guess: Sequence[int]) -> int:
-    """Up to the first token behind a trigger that does not go on with one of the texts."""
+    """Return how many guesses come before the first that continues none of the texts."""
     for num in range(1, len(guess) + 1):
         written = begun([*output, *guess[:num]])
         if written is not None and not any(each.startswith(written) for each in TEXTS):
@@ -85,7 +86,7 @@ def num_fitting(output: Sequence[int], guess: Sequence[int]) -> int:
 
 
 def test_a_token_may_spell_more_than_the_trigger() -> None:
-    """ "abc" does not go on as the texts do, so nothing has begun; behind "na" an "m" begins."""
+    """ "abc" continues no text, so nothing has begun; an "m" after "na" completes a trigger."""
     abc, na, m = (words().encode(text, add_special=False)[0] for text in ("abc", "na", "m"))
     assert [spelled([token]) for token in (abc, na, m)] == ["abc", "na", "m"]
     one = grammar()

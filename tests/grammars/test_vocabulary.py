@@ -1,4 +1,4 @@
-"""Tokenizers as llguidance reads them: those that put a space before the first word, too."""
+"""Tokenizers as llguidance reads them, also those that put a space before the first word."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_tokenizer_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_special_token_that_opens_calls_is_text() -> None:
-    """Others stay out of what a grammar allows, also where they are spelled like its text."""
+    """A grammar allows no other special token, even one that is spelled like its text."""
     backend = tokenizers.Tokenizer.from_str(words()._backend.to_str())
     backend.add_special_tokens(["[TOOL_CALLS]", "[OTHER]"])
     opens, other = (backend.token_to_id(text) or 0 for text in ("[TOOL_CALLS]", "[OTHER]"))
@@ -114,7 +114,7 @@ def test_masks_that_are_known_by_kind_are_those_of_each_token(wanted: dict[str, 
 
 
 def test_what_is_forced_is_spelled_once() -> None:
-    """llguidance asks for its tokens again with each of them."""
+    """llguidance asks for the tokens of a forced text again at each of its tokens."""
     asked = list[str]()
 
     class Counting(Tokenizer):

@@ -1,4 +1,4 @@
-"""A tokenizer whose tokens are letters and a few longer pieces, as JSON is spelled."""
+"""A tokenizer, written as JSON, whose tokens are letters and a few longer pieces."""
 
 from __future__ import annotations
 

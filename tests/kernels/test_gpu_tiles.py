@@ -1,4 +1,4 @@
-"""Tiles of products on GPUs, which need no GPU to be chosen."""
+"""The tile sizes of matrix products on GPUs; choosing them needs no GPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import forerun
 
-# By its path: the room's own imports need torch.
+# Loaded by its path, because importing the package needs torch.
 TILES: dict[str, Any] = runpy.run_path(
     str(Path(forerun.__file__).parent / "kernels" / "cuda" / "products" / "tiles.py")
 )
@@ -21,7 +21,7 @@ FORMATS = {"bfloat16": (2, 2, 0), "int8": (1, 2, 64), "float32": (4, 4, 0)}
 
 
 def chosen(hidden: int, inner: int, _weight_bytes: int, row_bytes: int, group: int) -> Any:
-    """Every product of a layer, with every number of rows."""
+    """Yield the kind and tile of every product of a layer, with every number of rows."""
     kind = TILES["Kind"]
     matrices = {
         kind.ROTARY: (5 * hidden // 3, hidden),
@@ -79,7 +79,7 @@ def test_smaller_shared_memories_get_fewer_stages(
         within = tile.within(kind, num_bytes, *form[:2])
         assert 1 <= within.num_stages <= tile.num_stages
         assert used(within, kind, *form[:2]) <= num_bytes
-        assert within.block_k == tile.block_k  # which decides the order of sums
+        assert within.block_k == tile.block_k  # it decides the order of sums
         changed += within != tile
     assert changed or form != FORMATS["bfloat16"]
 

@@ -21,13 +21,13 @@ def committed(length: int, page_size: int = 4) -> BlockTable:
 
 
 def forked_row(num_written: int = 0, wanted: tuple[int, ...] = (0, 4)) -> PlanRow:
-    """Five tree tokens behind seven committed rows; slot of row n is n + 100."""
+    """Five tree tokens after seven committed rows; row n is in slot n + 100."""
     span = Span(7, (10, 11, 12, 13, 14), FORKED, wanted)
     return PlanRow(span, np.arange(100, 112), num_written)
 
 
 def keys(row: PlanRow) -> list[list[int]]:
-    """Play the walk: the buffer each token sees, as logical rows."""
+    """Replay the queries of a row: the keys that each token sees, as logical rows."""
     buffer: list[int] = []
     seen = []
     for query in queries_of(row):

@@ -1,4 +1,4 @@
-"""What is particular to the reference set: memory, slices, dtype. The rest is its contract."""
+"""Memory alignment, slices and dtype of the reference set; `tests/contracts` has the rest."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Compile the kernels of the fast tests, once after installing (`make test` does it).
 
-Otherwise each of the processes that share the tests compiles what it meets first, most of it twice.
+Otherwise the processes that share the tests each compile what they need, most of it twice.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def _pass() -> None:
 
 
 def _draws() -> None:
-    kernels(1).load_array(np.arange(3))  # with what guesses a chain
+    kernels(1).load_array(np.arange(3))  # compiles what guesses a chain, too
     with TemporaryDirectory() as folder:
         llm = LLM(write_tiny_model(Path(folder) / "model", seed=0), cache_dir=CACHE_DIR)
         llm.generate("abcabc", SamplingParams(max_tokens=8, temperature=0.8, top_p=0.9, seed=1))
 
 
 def jobs() -> list[Callable[[], object]]:
-    """The longest first: what a whole pass needs, then single products."""
+    """List what to compile, longest first: what a whole pass needs, then single products."""
     cases = [*CASES, *SHORT]
     named = {each.values: each for each in cases if not each.marks}
     lanes = [("F32", Machine(16, outputs)) for outputs in SHAPES.values() if outputs]

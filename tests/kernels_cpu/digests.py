@@ -36,7 +36,7 @@ _NUM_TOKENS: Final = 37
 _TEXT: Final = "Once upon a time there was a small village in the mountains, and"
 
 WIDE_ROWS: Final = "int8, float32 rows"
-ROUNDINGS: Final[dict[str, dict[str, Any]]] = {  # keys and values are float16 in the first alone
+ROUNDINGS: Final[dict[str, dict[str, Any]]] = {  # only the first stores float16 rows
     "int8": {"activations": "int8"},
     WIDE_ROWS: {"activations": "int8", "kv_cache_dtype": "float32"},
     "int16": {"activations": "int16"},
@@ -52,23 +52,23 @@ def architecture() -> str:
 
 
 def pinned() -> dict[str, dict[str, Digests]]:
-    """By architecture or for all of them, then by name."""
+    """The committed digests by architecture (or "every processor"), then by name."""
     return dict(json.loads(TABLE.read_text(encoding="utf-8"))) if TABLE.exists() else {}
 
 
 def where(name: str, machine: str | None = None) -> str:
-    """The part of the table that a model's digests are in, on this architecture or another."""
+    """The part of the table with a model's digests on `machine`, or on this architecture."""
     packed = name.startswith(("SmolLM2", "format Q"))
     return EVERYWHERE if packed else machine or architecture()
 
 
 def cases(num_threads: int = 2) -> Iterator[tuple[str, Callable[[str | None], Digests]]]:
-    """Names, and what computes the digests with an instruction set."""
+    """Yield names, and functions that compute the digests with an instruction set."""
     for family in FAMILIES:
         yield f"family {family}", partial(of_family, family, num_threads=num_threads)
     for weight_format in FORMATS:
         for rounding in ROUNDINGS:
-            if weight_format != "F16" or rounding != WIDE_ROWS:  # which it has always
+            if weight_format != "F16" or rounding != WIDE_ROWS:  # F16 has no other rows
                 name = f"format {weight_format}, {rounding}"
                 yield name, partial(of_format, weight_format, rounding, num_threads=num_threads)
 
@@ -95,7 +95,7 @@ def of_format(
 
 
 def of_smollm2(path: Path, rounding: str, instruction_set: str | None = None) -> Digests:
-    """Logits of a prompt, and the tokens of a greedy and of a drawn answer."""
+    """Digests of a prompt's logits, and of the tokens of a greedy and a sampled answer."""
     options = {"instruction_set": instruction_set, "cache_dir": CACHE_DIR, **ROUNDINGS[rounding]}
     llm = LLM(path, num_threads=1, **options)
     tokens = llm.tokenizer.encode(_TEXT)

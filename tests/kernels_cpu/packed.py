@@ -17,7 +17,7 @@ from tests.models_llama.tiny import TinyCheckpoint, tiny_config
 Bytes = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
 
-# Where a block keeps its float16 scales, of which random bytes would make infinities.
+# Offsets of the float16 scales in a block: random bytes would make them infinite.
 SCALES_AT = {
     "Q8_0": (0,),
     "Q4_0": (0,),
@@ -57,7 +57,7 @@ def packed(
 
 @dataclass(frozen=True)
 class PackedSource:
-    """One tensor, "w"."""
+    """A checkpoint with one tensor, "w"."""
 
     weight_format: str
     data: Bytes
@@ -91,7 +91,7 @@ MIXED_FORMATS = {
 
 @dataclass(frozen=True)
 class MixedCheckpoint(TinyCheckpoint):
-    """A tiny model whose matrices are packed, `formats` by the last part of their names."""
+    """A tiny model with packed matrices; `formats` is by the last part of a tensor's name."""
 
     formats: Mapping[str, str] = field(default_factory=MIXED_FORMATS.copy)
 
@@ -111,7 +111,7 @@ class MixedCheckpoint(TinyCheckpoint):
         return dequantize(tensor.data, tensor.format).reshape(tensor.shape)
 
     def _packed(self, weight_format: str, name: str, num_out: int, num_in: int) -> Bytes:
-        """With scales that make rows about as long as 1."""
+        """Pack random weights with a scale that gives rows a norm of about 1."""
         seed = (self.seed, zlib.crc32(name.encode()))
         wide = dequantize(packed(weight_format, num_out, num_in, seed), weight_format)
         scale = 0.01 / float(wide.std()) / num_in**0.5

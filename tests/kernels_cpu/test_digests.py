@@ -1,4 +1,4 @@
-"""The bits of logits and tokens are those that were committed, on whatever machine runs this."""
+"""Logits and tokens have the committed bits, whichever machine runs this."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_smollm2_has_the_committed_bits(smollm2_path: Path, rounding: str) -> No
     assert of_smollm2(smollm2_path, rounding) == expected(f"SmolLM2, {rounding}")
 
 
-@pytest.mark.slow  # all of a pass is compiled; products with all of them are fast tests
+@pytest.mark.slow  # compiles a whole pass; products with all sets are fast tests
 @pytest.mark.parametrize("instruction_set", OTHER_SETS)
 def test_other_instruction_sets_have_them_too(instruction_set: str) -> None:
     assert of_format("Q4_1", "int8", instruction_set) == expected("format Q4_1, int8")

@@ -16,7 +16,7 @@ SLICE = 4 << 20
 
 
 class Watched(mmap.mmap):
-    """Counts what is given back."""
+    """Notes the lengths of the stretches that are given back to the system."""
 
     def madvise(self, _option: int, _first: int = 0, length: int = 0) -> None:
         self.given_back: list[int] = [*getattr(self, "given_back", ()), length]

@@ -60,7 +60,7 @@ def test_unknown_activations_are_refused_by_name() -> None:
 
 
 def test_int8_activations_are_what_256_steps_can_say() -> None:
-    """All values of a block that are whole steps are met exactly; halves are rounded."""
+    """Values that are whole steps of their block are exact; others go to the nearest step."""
     k = CpuKernels(activations="int8", cache_dir=CACHE_DIR)
     block = np.frombuffer(np.float16(1).tobytes() + bytes([1, *[0] * 31]), np.uint8)
     source = PackedSource("Q8_0", np.tile(block, (16, 1)))
@@ -88,7 +88,7 @@ def test_float_matrices_are_quantised_on_load(quantization: str, held: str, erro
 
 @pytest.mark.parametrize("weight_format", ["Q8_0", "Q4_0"])
 def test_quantised_blocks_are_nearest(weight_format: str) -> None:
-    """Every weight is within half a step of itself, but for int4's one-sided top."""
+    """Weights come back within half a step, or one step for int4, whose range is one-sided."""
     rows = normal(3, 20, 96)
     rows[4] = 0
     back = dequantize(quantize_rows(rows, weight_format), weight_format)
@@ -124,7 +124,7 @@ def test_two_models_share_a_kernel_set_and_keep_their_own_passes() -> None:
 
 @pytest.mark.skipif(num_usable_cores() < 2, reason="no thread joins on one core")
 def test_threads_that_look_out_for_a_pass_change_no_bits_and_go_with_their_kernels() -> None:
-    """Passes in a row, and some so far apart that threads have stopped looking out for the next."""
+    """Passes in a row, and some so far apart that threads no longer poll for the next."""
     checkpoint, before = TinyCheckpoint(FAMILIES["smollm2"]), set(threading.enumerate())
     alone = LlamaModel.load(checkpoint, CpuKernels(1, cache_dir=CACHE_DIR))
     model = LlamaModel.load(checkpoint, CpuKernels(2, cache_dir=CACHE_DIR))
@@ -241,7 +241,7 @@ def test_progress_counts_tensors() -> None:
 
 
 def test_what_is_recorded_is_not_written_over_before_it_runs() -> None:
-    """Neither what a caller gave and forgot, nor what lies between two steps."""
+    """Neither arrays that the caller has dropped, nor what lies between two steps."""
     k = kernels()
     matrix = k.load_matrix(ArraySource({"w": normal(1, 64, 64)}), ["w"])
     x = [normal(seed, 3, 64) for seed in range(4)]
@@ -263,13 +263,13 @@ def test_a_residual_of_another_program_is_run_and_held() -> None:
     matrix, norm = k.load_matrix(source, ["w"]), Norm(k.load_vector(source, "norm"), 1e-5)
     x, delta = normal(2, 3, 64), normal(3, 3, 64)
     total, _ = k.add_norm(k.rows(x), k.linear(k.rows(delta), matrix), norm)
-    np.asarray(k.linear(k.rows(x), matrix))  # takes what is free
+    np.asarray(k.linear(k.rows(x), matrix))  # takes the free buffers
     np.testing.assert_allclose(np.asarray(total), x + delta @ weight.T, atol=1e-4)
 
 
 def test_no_step_is_given_the_same_memory_twice() -> None:
-    """Where a row of digits is as long as the row itself, a residual that is read may be what is
-    free for digits: then the norm must not write them."""
+    """Where digits are as long as the row itself, the only free buffer may be the residual that
+    the norm reads: then it must not write digits."""
     config = tiny_config(hidden_size=32, intermediate_size=64)
     k = CpuKernels(num_threads=1, activations="int16", quantization="int8", cache_dir=CACHE_DIR)
     model = LlamaModel.load(TinyCheckpoint(config), k)
@@ -283,8 +283,8 @@ def test_no_step_is_given_the_same_memory_twice() -> None:
 
 
 def test_norms_and_silu_write_their_rows_as_digits() -> None:
-    """So there are four steps a layer beside products and attention: these three, and one for the
-    rows that attention made."""
+    """So a layer has four steps beside products and attention: two norms, the SiLU, and one that
+    makes digits of attention's rows."""
     counts = []
     for num_layers in (1, 2):
         sizes = {"hidden_size": 64, "intermediate_size": 64, "head_dim": 16}
@@ -339,7 +339,7 @@ def test_a_pass_that_fails_loses_no_buffer_that_others_recorded() -> None:
 
 
 def test_recordings_share_the_memory_of_their_results() -> None:
-    """[R, V] for each would be 150 MB for SmolLM2."""
+    """One [R, V] for each recording would be 150 MB for SmolLM2."""
     model = LlamaModel.load(TinyCheckpoint(FAMILIES["smollm2"]), kernels())
     cache = model.new_cache(8, 16)
     for num in (17, 18, 20, 32):  # buffers are made for 32 rows
@@ -354,7 +354,7 @@ def test_recordings_share_the_memory_of_their_results() -> None:
 
 @pytest.mark.parametrize("heights", [(32,), (33,), (32, 48), (32, 33)], ids=str)
 def test_logits_are_the_callers_own(heights: tuple[int, ...]) -> None:
-    """In one part or two, with rows that are padded and without, recorded and replayed."""
+    """For heads of one part or two, with padded rows and without, recorded and replayed."""
     k = kernels(1)
     weights = {str(idx): normal(idx, height, 64) for idx, height in enumerate(heights)}
     sources = ArraySource({"w": normal(9, 5, 64), **weights})
@@ -383,7 +383,7 @@ def test_logits_are_the_callers_own(heights: tuple[int, ...]) -> None:
 
 
 def test_nothing_that_draws_is_compiled_within_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would hold up everybody for seconds."""
+    """Compiling would hold up all requests for seconds."""
     k = CpuKernels(num_threads=1, cache_dir=CACHE_DIR)
     with k.loading(1):
         pass

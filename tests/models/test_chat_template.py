@@ -1,4 +1,4 @@
-"""Chat templates: what Hugging Face offers them, and the walls around them."""
+"""Chat templates: what Hugging Face offers them, and the sandbox around them."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_what_is_neither_is_refused(given: Any) -> None:
 
 
 def test_calls_and_answers_of_tools_are_the_templates_own() -> None:
-    """They are told by what has no words, and answered with any value."""
+    """A message with a call has no content, and a tool may answer with any value."""
     messages: list[dict[str, Any]] = [
         {"role": "assistant", "content": None, "tool_calls": [{"name": "weather"}]},
         {"role": "tool", "content": {"degrees": 21}},

@@ -103,7 +103,7 @@ def test_several_ids_may_end_a_text() -> None:
 
 
 def _ending(name: str, kind: int) -> tuple[int, ...]:
-    """The ends of a vocabulary that calls token 259 so; its file names 258."""
+    """The end ids of a vocabulary whose token 259 has this name; its file lists 258."""
     metadata = byte_level_metadata()
     tokens = [*metadata["tokenizer.ggml.tokens"][:259], name]
     kinds = np.array([*[1] * 258, 3, kind], np.int32)

@@ -49,7 +49,7 @@ def test_a_directory_comes_back(tmp_path: Path, architecture: str) -> None:
         tie_embeddings=False,
         attention_bias=architecture == "qwen2",
         qk_norm=architecture == "qwen3",
-        sliding_window=4096 if architecture == "mistral" else None,  # as where nothing is said
+        sliding_window=4096 if architecture == "mistral" else None,  # its default
     )
     arrays = random_arrays(config)
     write_hf(tmp_path, config, arrays, head_dim=8)

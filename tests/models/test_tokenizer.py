@@ -45,7 +45,7 @@ def test_a_text_without_special_tokens_makes_no_second_tokenizer(smollm2: Tokeni
 
 
 def test_a_long_text_does_not_stop_other_threads(smollm2: Tokenizer) -> None:
-    """It is read without Python's lock; with it the other thread would not move at all."""
+    """Encoding releases the GIL; otherwise the other thread would not run at all."""
     is_over, turns = threading.Event(), itertools.count()
 
     def beat() -> None:

@@ -56,7 +56,7 @@ def test_float32_logits_stay_within_1e_5(family: str) -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_every_switch_changes_the_logits(change: dict[str, object]) -> None:
-    """So that agreement on a family says that its switch was honoured."""
+    """So agreement on a family shows that its switch was honoured."""
     assert np.abs(logits_of(tiny_config(**change)) - logits_of(tiny_config())).max() > 1e-3
 
 

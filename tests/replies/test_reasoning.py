@@ -1,4 +1,4 @@
-"""What a model reasons before it answers: where it is, and in whatever pieces a text comes."""
+"""Reasoning before the answer: where it begins and ends in a text, however the text is split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds are bounds: what may be off by rounding is allowed for, at every place where it is."""
+"""Bounds allow for rounding, wherever it may occur."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def exact_weight_sum(logits: FloatArray, top: float, temperature: float) -> floa
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
 def test_the_sum_of_weights_lies_within_its_bounds(temperature: float) -> None:
-    """Added in another order a sum is off in its last bits, and the bounds are wider than that."""
+    """A sum in another order differs in its last bits, and the bounds are wider than that."""
     for seed in range(50):
         row = np.random.default_rng(seed).normal(size=1000)
         least, most = weight_sum(row, float(row.max()), temperature)
@@ -38,8 +38,8 @@ def closest(logits: FloatArray, top: float, temperature: float) -> tuple[float, 
 
 
 def test_a_nucleus_by_the_narrowest_bounds_is_the_specifications() -> None:
-    """At a top_p that a sum of probabilities hits, the specification decides, and its own sums
-    are rounded, too."""
+    """Where top_p is a sum of probabilities, or a bit beside it, the specification decides, with
+    its own rounded sums."""
     for seed in range(60):
         row = np.round(np.random.default_rng(seed).normal(0, 2, 300), 1)
         probs = softmax(dense_truncated(row, SamplingParams()))
@@ -63,7 +63,7 @@ def test_large_logits_do_not_overflow() -> None:
 @pytest.mark.parametrize("num_columns", [80, 2000])  # numpy may sort short rows whole
 @pytest.mark.parametrize("count", [1, 5, 39])
 def test_few_numbers_reach_the_bound_on_the_largest(count: int, num_columns: int) -> None:
-    """It is what makes the search short; a bound too low would still be one."""
+    """A tight bound makes the search short; a bound that is too low would still be correct."""
     for seed in range(5):
         row = np.random.default_rng(seed).normal(size=64 * num_columns)
         num = int(np.sum(row >= largest_bound(row, count)))
@@ -88,7 +88,7 @@ def test_only_what_truncates_is_truncated(options: dict[str, float], truncates: 
 def sorted_sizes(
     row: FloatArray, params: SamplingParams, monkeypatch: pytest.MonkeyPatch, slack: float
 ) -> list[int]:
-    """How many tokens were put in order, time by time; the result is the specification's."""
+    """How many tokens each sort put in order; the result must be the specification's."""
     sizes: list[int] = []
     argsort = np.argsort
 
@@ -108,7 +108,7 @@ def sorted_sizes(
 
 
 def steps_down(*counts: int) -> FloatArray:
-    """The best token, then so many at each next 2 nats further down."""
+    """The best token, then `counts` tokens about 2, 4, … nats below it."""
     depths = [0.0]
     for idx, count in enumerate(counts, start=1):
         depths += [-2.0 * idx - 1e-6 * one for one in range(count)]
@@ -118,7 +118,7 @@ def steps_down(*counts: int) -> FloatArray:
 def test_a_deep_nucleus_is_found_without_ordering_the_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One that ends between 9 and 14 nats down takes a second look, not all tokens."""
+    """One that ends 9 to 14 nats below the best takes a second look, not an order of all tokens."""
     row = np.append(steps_down(0, 0, 0, 0, 0, 20_000), np.full(50_000, -20.0))
     share = np.exp(row[1:20_001]).sum() / np.exp(row).sum()
     params = SamplingParams(top_p=float(1 - share / 2))

@@ -119,8 +119,8 @@ def test_every_bit_of_a_seed_counts() -> None:
 
 
 def test_fresh_seeds_have_53_random_bits() -> None:
-    """So that programs with floats alone can send them back. False alarms: two of 1,000 equal in 1
-    of 10^10 runs; a bit that never changes, in none."""
+    """So that clients whose only numbers are floats can send them back. False alarms: two of 1,000
+    equal in 1 of 10^10 runs; a bit that never changes, in none."""
     seeds = [fresh_seed() for _ in range(1000)]
     assert len(set(seeds)) == 1000
     assert functools.reduce(operator.or_, seeds) == 2**53 - 1
@@ -141,7 +141,7 @@ def test_no_uniform_comes_back_in_another_round_or_draw(stream: Stream) -> None:
 
 
 def test_no_gumbel_noise_comes_back_at_another_token_or_position() -> None:
-    """Of 32 bits, 15 pairs of these 350,000 would be equal."""
+    """With 32 bits, 15 pairs of these 350,000 would be equal."""
     num = 175_000
     at_one = Noise(9).gumbel(3, np.arange(num))
     positions = np.arange(100, 100 + num, dtype=np.uint64)
@@ -161,8 +161,8 @@ def test_uniforms_have_53_bits(stream: Stream) -> None:
 
 
 def test_where_a_value_comes_from() -> None:
-    """Key and counter as the docstring has them, and the first two words: kernels that make the
-    same noise elsewhere, and answers that were kept with their seed, depend on it."""
+    """Key, counter and words are as documented: kernels that make the same noise elsewhere, and
+    answers that were kept with their seed, depend on it."""
     packed = struct.pack("<QQ", 77, 3)
     digest = hashlib.blake2b(packed, digest_size=8, person=b"forerun.noise").digest()
     noise = Noise(77, choice=3)

@@ -14,13 +14,13 @@ ROW = np.array([2.0, -1.0, 0.5, 3.0, 0.0])
 
 
 def shifts(context: Context, row: FloatArray = ROW, **options: Any) -> list[float]:
-    """How much each logit was changed, the last (which nobody mentions) being 0."""
+    """How much each logit was changed, relative to the last, which no option mentions."""
     served = served_logits(row, SamplingParams(**options), context)
     return [round(float(x), 9) for x in (served - served[-1]) - (row - row[-1])]
 
 
 def test_repetition_counts_prompt_and_output_to_the_last_token() -> None:
-    """A logit above 0 is divided, one below is multiplied, once however often it stands there."""
+    """A logit above 0 is divided and one below multiplied, once, however often the token occurs."""
     shift = [-1.0, -1.0, -0.25, -1.5, 0.0]
     for token in range(4):
         alone = [shift[token] if t == token else 0.0 for t in range(5)]
@@ -71,7 +71,7 @@ def test_ancestors_count_as_output() -> None:
     ids=str,
 )
 def test_raw_logits_are_not_changed(options: dict[str, Any], dtype: Any) -> None:
-    """They are read again: for log-probabilities, and by whoever else shares the row."""
+    """They are read again: for log-probabilities, and by other requests that share the row."""
     row = np.array([2.0, -1.0, 0.5, 3.0], dtype)
     before = row.copy()
     served = served_logits(row, SamplingParams(**options), Context((0,), (1,)), (3,))

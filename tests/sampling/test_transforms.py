@@ -93,7 +93,7 @@ def test_ties_go_to_the_lowest_id() -> None:
 
 @pytest.mark.parametrize("scale", [0.01, 3.0])
 def test_top_p_of_a_large_vocabulary(scale: float) -> None:
-    """Short cuts for many tokens change nothing: neither few nor nearly all that are kept."""
+    """Shortcuts for many tokens change nothing, whether few or nearly all of them are kept."""
     row = np.round(np.random.default_rng(0).normal(size=2000) * scale, 3)
     params = SamplingParams(top_p=0.7)
     got = served_probs(row, params, Context())
@@ -191,7 +191,7 @@ def test_broken_logits_are_refused(row: list[Any]) -> None:
 
 
 class OddThenOver:
-    """A grammar of one odd token, or two."""
+    """A grammar of exactly two odd tokens."""
 
     def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:  # noqa: ARG002
         return True
@@ -209,7 +209,7 @@ class OddThenOver:
         raise NotImplementedError
 
 
-@pytest.mark.parametrize("num", [8, 10, 17])  # what the bits do not reach is left out
+@pytest.mark.parametrize("num", [8, 10, 17])  # tokens past the bits are left out
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_grammar_leaves_tokens_out(dtype: Any, num: int) -> None:
     row, start = np.arange(num, dtype=dtype), Context((1,), (), OddThenOver())
@@ -221,7 +221,7 @@ def test_a_grammar_leaves_tokens_out(dtype: Any, num: int) -> None:
 
 
 def test_behind_the_end_of_a_grammar_whatever_comes_will_do() -> None:
-    """It is cut off; but there must be something, whatever else is left out."""
+    """The token is cut off; but there must be one, whatever the other options leave out."""
     params = SamplingParams(allowed_token_ids=(1,), min_tokens=9, max_tokens=9, **FITTING)
     over = Context((), (1, 3), OddThenOver())
     assert served_probs(np.zeros(10), params, over).sum() == pytest.approx(1)

@@ -1,4 +1,4 @@
-"""Truncation with its short cuts serves the bits of the specification on whole rows."""
+"""Truncation, which takes shortcuts, serves the bits of the specification on whole rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEMPERATURES = (0.01, 0.7, 1.0, 1.3, 50.0)
 
 
 def rows(vocab_size: int) -> list[FloatArray]:
-    """Smooth, tied, flat and steep rows, some with excluded tokens, by turns in both widths."""
+    """Smooth, tied, flat and steep rows, some with excluded tokens; every other one is float32."""
     made = []
     for seed, scale in enumerate((0.0, 0.3, 3.0, 8.0, 40.0)):
         rng = np.random.default_rng(seed)
@@ -85,7 +85,7 @@ def test_all_of_them() -> None:
 
 @pytest.mark.parametrize("temperature", [1e-300, 1e-30, 1e-3, 1e9, 1e30, 1e300])
 def test_extreme_temperatures_and_logits(temperature: float) -> None:
-    """Quotients that underflow make ties of tokens that were none; ties go to the lowest id."""
+    """Division may underflow and make new ties; ties go to the lowest id."""
     tiny = -np.abs(np.random.default_rng(0).normal(0, 1e-300, 700))
     wide = np.linspace(-1e30, 0, 700)
     single = np.random.default_rng(1).normal(0, 1e-40, 700).astype(np.float32)
@@ -111,7 +111,7 @@ def test_ties_that_division_makes_at_the_edge() -> None:
 @pytest.mark.parametrize("depth", _DEPTHS)
 @pytest.mark.parametrize("temperature", [0.7, 1.3, 3.0])
 def test_ties_with_tokens_that_were_not_looked_at(depth: float, temperature: float) -> None:
-    """The last logit that is looked at, and its equal under it, of a lower id."""
+    """The last logit looked at equals, once divided, a token below the cut with a lower id."""
     row = np.full(700, -1000.0)
     row[600] = 0.0
     cut = float(_Row(np.array([0.0]), 0.0, temperature).cut(-depth * temperature))
@@ -135,7 +135,7 @@ def test_the_largest(vocab_size: int) -> None:
 
 @pytest.mark.parametrize("slack", [1e-9, 1e-5, 1e-2, 0.5])
 def test_bounds_on_the_sum_never_show(slack: float) -> None:
-    """Wide bounds leave more to the specification, and no others."""
+    """Wide bounds leave more rows to the specification; the result is the same."""
 
     def wide(logits: FloatArray, top: float, temperature: float) -> tuple[float, float]:
         least, most = weight_sum(logits, top, temperature)
@@ -168,7 +168,7 @@ def test_rows_far_from_zero(offset: float) -> None:
 def test_a_nucleus_of_many_tokens_is_sorted_once(
     temperature: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bounds too wide to decide cost a closer look at the sum, not another order of the row."""
+    """Bounds too wide to decide cost a closer look at the sum, not another sort of the row."""
     row = np.random.default_rng(1).normal(0, 2.5, 20_000).astype(np.float32)
     params = SamplingParams(top_p=0.95, temperature=temperature)
     sizes, argsort = [], np.argsort

@@ -25,9 +25,9 @@ NEEDED = (
 MISSING = [name for name in NEEDED if find_spec(name) is None]
 collect_ignore_glob = (
     ["test_[!i]*.py", "test_id*.py", "page/*", "clients/*"] if MISSING else []
-)  # test_installed.py says so
+)  # test_installed.py reports it
 
-# A fixed depth: what is guessed must not depend on how fast this machine is today.
+# A fixed depth: guesses must not depend on this machine's speed.
 SPECULATION = (
     '{"method": "choice", "methods": ["suffix", "ngram_tables", "random"], "adaptive": false, '
     '"num_speculative_tokens": 4, "num_branches": 2}'
@@ -38,7 +38,7 @@ SPECULATION = (
 def server(tiny_path: Path) -> Iterator[Running]:
     from tests.server.serving import serving
 
-    # Compiled now: Python 3.11 may fail to, deep inside a loop that runs (gh-106905).
+    # Imported early: Python 3.11 may fail to compile it deep inside a running loop (gh-106905).
     import_module("anyio._backends._asyncio")
     options = ("--max-num-seqs", "4", "--kernels", "reference", "--max-num-waiting", "60")
     with serving(tiny_path, "--speculative-config", SPECULATION, *options) as running:

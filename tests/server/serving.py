@@ -20,7 +20,7 @@ MODEL = "tiny"
 
 
 class Running:
-    """`log` grows with what it writes to stderr."""
+    """A running server and a client for it; `log` grows with the server's stderr."""
 
     def __init__(self, process: subprocess.Popen[str], url: str, log: list[str]) -> None:
         self.process = process
@@ -38,20 +38,20 @@ class Running:
         return found
 
     def stream(self, path: str, **body: Any) -> list[str]:
-        """The `data:` of every event."""
+        """Return the `data:` of every event."""
         with self.client.stream("POST", path, json={**body, "stream": True}) as response:
             assert response.status_code == 200, response.read()
             lines = list(response.iter_lines())
         return [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
 
     def metric(self, name: str) -> float:
-        """The sum over all labels."""
+        """Return the metric's sum over all labels."""
         lines = self.client.get("/metrics").text.splitlines()
         found = [line for line in lines if line.split("{")[0].split(" ")[0] == name]
         return sum(float(line.rsplit(" ", 1)[1]) for line in found)
 
     def logged(self, start: str, seconds: float = 60.0) -> str:
-        """The line of its log that begins so; /ready may be quicker to say it."""
+        """Return the log line that begins so; wait for it, as /ready may answer earlier."""
         deadline = time.monotonic() + seconds
         while not (found := [line for line in self.log if line.startswith(start)]):
             assert time.monotonic() < deadline, self.log
@@ -82,7 +82,7 @@ def start(*args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[
 def serving(
     model: Path, *args: str, env: Mapping[str, str] | None = None, wait: bool = True
 ) -> Iterator[Running]:
-    """Ready to answer, unless `wait` is False; gone afterwards."""
+    """Start a server, ready unless `wait` is False, and end it afterwards."""
     name = () if "--served-model-name" in args else ("--served-model-name", MODEL)
     process = start(str(model), "--port", "0", *name, *args, env=env)
     log: list[str] = []

@@ -58,8 +58,8 @@ def test_the_command_against_a_server(server: Running, tmp_path: Path) -> None:
 def test_the_whole_command_against_a_server_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every part once; what comes over HTTP is what the library says."""
-    monkeypatch.chdir(tmp_path)  # no peer was built here
+    """Run every part once; answers over HTTP equal the library's."""
+    monkeypatch.chdir(tmp_path)  # a folder without built peers
     model = write_tiny_model(tmp_path / "model", max_len=4096)
     path = tmp_path / "record.json"
     options = ["--repeats", "1", "--concurrency", "2", "--num-requests", "2", "--threads", "1"]
@@ -77,7 +77,7 @@ def test_the_whole_command_against_a_server_of_its_own(
     rounds = record["prediction"]["rounds"]
     assert set(rounds[0]["passes"]) == {"none", "changed", "wrong", "plain"}
     assert record["prediction"]["changed_plain_ratio"]["num"] == len(rounds) > 0
-    assert all(one["passes"]["plain"] == 30 for one in rounds)  # a token each
+    assert all(one["passes"]["plain"] == 30 for one in rounds)  # one pass per token
     assert record["servers"]["forerun"]["num_errors"] == 0
     for words in ("HTTP ÷ LLM.generate", "HTTP adds", "a tenth changed", "forerun: 2 requests"):
         assert words in result.stdout

@@ -1,4 +1,4 @@
-"""What single fields do."""
+"""What each field of chat and completions does."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_seed_that_was_drawn_comes_back(server: Running) -> None:
     seed = first["usage"]["forerun"]["seed"]
     again = server.ask("/v1/completions", prompt="abc", **{**LONG, "max_tokens": 30, "seed": seed})
     assert texts(first) == texts(again)
-    for more in ({}, {"seed": -1}):  # which is what vLLM and llama-server take for none
+    for more in ({}, {"seed": -1}):  # vLLM and llama-server take -1 for no seed
         other = server.ask("/v1/completions", prompt="abc", max_tokens=30, ignore_eos=True, **more)
         assert other["usage"]["forerun"]["seed"] not in (seed, -1)
 
@@ -69,7 +69,7 @@ def test_echo_puts_the_prompt_and_its_logprobs_first(server: Running) -> None:
 
 
 def test_an_echo_is_the_prompt_as_it_was_sent(server: Running) -> None:
-    """With its special tokens, which an answer leaves out."""
+    """The echo keeps the prompt's special tokens, which an answer leaves out."""
     prompt = "<|start|>user hello<|end|>"
     asked = {"prompt": prompt, **LONG, "max_tokens": 2, "logprobs": 0, "echo": True}
     answer = server.ask("/v1/completions", **asked, return_token_ids=True)["choices"][0]
@@ -109,7 +109,7 @@ def test_an_answer_of_unsaid_length_takes_the_room_there_is(server: Running) -> 
     answer = server.ask("/v1/completions", prompt="a" * (room - 3), ignore_eos=True)
     assert answer["usage"]["completion_tokens"] == 3
     both = server.ask("/v1/completions", prompt=["a", "a" * (room - 3)], ignore_eos=True)
-    assert both["usage"]["completion_tokens"] == 16 + 3  # each has what there is
+    assert both["usage"]["completion_tokens"] == 16 + 3  # each has all the room there is
     asked = {"prompt": "a" * (2 * room), "truncate_prompt_tokens": -1, "ignore_eos": True}
     usage = server.ask("/v1/completions", **asked)["usage"]
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == (room - 16, 16)
@@ -167,7 +167,7 @@ def test_tokens_that_only_end_an_answer_cannot_be_all_that_is_allowed(server: Ru
 
 
 def test_a_text_is_scored_without_an_answer(server: Running) -> None:
-    """The engine cannot answer with nothing; what it says is not shown and not counted."""
+    """The engine always generates a token; it is neither shown nor counted."""
     asked = {"prompt": ["abc hello", "abc"], **LONG, "logprobs": 2, "echo": True}
     scored = [asked | {"max_tokens": 4}, asked | {"max_tokens": 0, "stop": list("abcdefghijklm")}]
     longer, whole = (server.ask("/v1/completions", **one) for one in scored)
@@ -186,7 +186,7 @@ def test_a_text_is_scored_without_an_answer(server: Running) -> None:
 
 
 def test_offsets_count_the_text_that_is_shown(server: Running) -> None:
-    """That of the prompt as it was sent, whatever the answer leaves out."""
+    """The offsets count the prompt as it was sent, whatever the answer leaves out."""
     asked = {"prompt": "<|start|>ab<|end|>c", **LONG, "max_tokens": 2, "logprobs": 1, "echo": True}
     starts = [0, 9, 10, 11, 18]
     for skips in (True, False):
@@ -202,7 +202,7 @@ def test_offsets_count_the_text_that_is_shown(server: Running) -> None:
 
 @pytest.mark.parametrize("num_top", [0, 1, 2])
 def test_the_sampled_token_is_among_the_top_ones(server: Running, num_top: int) -> None:
-    """As OpenAI has it: up to one more than was asked for."""
+    """As in OpenAI's API: up to one entry more than was asked for."""
     asked = {"prompt": "abc", **LONG, "temperature": 3, "logprobs": num_top}
     logprobs = server.ask("/v1/completions", **asked)["choices"][0]["logprobs"]
     columns = (logprobs[name] for name in ("tokens", "token_logprobs", "top_logprobs"))
@@ -240,7 +240,7 @@ def test_no_likely_tokens_is_nothing_asked(server: Running) -> None:
 
 @pytest.mark.parametrize("skips", [True, False])
 def test_a_special_token_that_the_text_skips_has_no_bytes(server: Running, skips: bool) -> None:
-    """It is listed all the same, where it ends an answer and among the likeliest."""
+    """It is still listed, both where it ends an answer and among the likeliest."""
     (end,) = server.ask("/tokenize", prompt="<|end|>", add_special_tokens=False)["tokens"]
     asked = {"allowed_token_ids": [end], "ignore_eos": True, "skip_special_tokens": skips}
     chat = {"messages": CHAT, **asked, "logprobs": True, "top_logprobs": 20, "max_tokens": 1}
@@ -306,7 +306,7 @@ def test_a_chat_stream_has_the_ids_that_were_asked_for(server: Running) -> None:
             tokens[choice["index"]] += choice.get("token_ids", [])
     assert tokens == [choice["token_ids"] for choice in whole["choices"]]
     opening = [chunk["prompt_token_ids"] for chunk in chunks if "prompt_token_ids" in chunk]
-    assert opening == [whole["prompt_token_ids"]] * 2  # one for each choice
+    assert opening == [whole["prompt_token_ids"]] * 2  # once per choice
     assert chunks[0]["prompt_token_ids"]
 
 
@@ -344,7 +344,7 @@ def test_a_final_message_is_continued(server: Running) -> None:
 
 @pytest.mark.parametrize("words", ["end", "e", "", "and then. "])
 def test_it_is_continued_where_its_words_end(server: Running, words: str) -> None:
-    """Also where the template puts the same words behind them, as <|end|>."""
+    """Also if the words end with what the template appends, <|end|>."""
     answer = server.ask(
         "/v1/chat/completions",
         messages=[*CHAT, {"role": "assistant", "content": words}],
@@ -474,7 +474,7 @@ def test_responses(server: Running) -> None:
 
 
 def test_a_response_can_be_sent_back(server: Running) -> None:
-    """As it came, with the log-probabilities that were asked for."""
+    """A response is valid input as it is, with the log-probabilities that were asked for."""
     asked = {"include": ["message.output_text.logprobs"], "top_logprobs": 2, "max_output_tokens": 4}
     answer = server.ask("/v1/responses", input="hello", **asked)
     assert answer["output"][0]["content"][0]["logprobs"]

@@ -1,4 +1,4 @@
-"""What deploys the server: the files it names are there, and its parts agree with each other."""
+"""The deployment files: the files that they name exist, and they agree with each other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def compose() -> dict[str, Any]:
 
 
 def image() -> dict[str, list[str]]:
-    """The Dockerfile's instructions: what each is given, in order."""
+    """Return the arguments of each kind of Dockerfile instruction, in order."""
     lines = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
     found: dict[str, list[str]] = {}
     for line in lines:
@@ -44,7 +44,7 @@ def unit(name: str) -> str:
 
 
 def assert_starts(words: Sequence[str]) -> None:
-    """A command line that the command understands, to the last option."""
+    """Check that the command accepts this command line, to the last option."""
     assert words[0].rsplit("/")[-1] == "forerun"
     result = CliRunner().invoke(app, [*words[1:], "--show-fields"])
     assert result.exit_code == 0, result.output
@@ -74,7 +74,7 @@ def test_the_image_starts_a_server_as_a_user_of_its_own() -> None:
     assert f"useradd --create-home {user}" in given["RUN"]
     (cache,) = given["VOLUME"]
     assert f"FORERUN_CACHE={cache}" in given["ENV"]
-    assert f"mkdir -p {cache}" in given["RUN"]  # by that user, so that a fresh volume is its own
+    assert f"mkdir -p {cache}" in given["RUN"]  # by that user, so that it owns a fresh volume
 
 
 def test_all_speak_of_one_port() -> None:
@@ -109,7 +109,7 @@ def test_the_unit_and_its_file_give_options_that_exist() -> None:
 
 
 def test_the_health_check_is_a_program_that_tells(server: Running) -> None:
-    """It fails when nobody is there, too."""
+    """It succeeds on a running server, and fails if there is none."""
     (check,) = re.findall(r'python -c "(.+)"', image()["HEALTHCHECK"][0])
     there = check.replace(f"http://127.0.0.1:{USUAL.port}", server.url)
     assert there != check

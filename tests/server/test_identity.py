@@ -1,4 +1,4 @@
-"""Same request, same seed: the same text, whatever guesses, streams or runs beside it."""
+"""Same request, same seed: the same text, whatever the drafter, streamed or not, in any batch."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def streamed(server: Running, **more: Any) -> str:
 
 
 def test_streaming_beside_15_others(server: Running, expected: str) -> None:
-    """More than run at once, so that some wait, with other lengths, drafters and callers."""
+    """More requests than run at once, so that some wait; lengths, drafters and callers differ."""
 
     def other(idx: int) -> str:
         return ask(
@@ -102,7 +102,7 @@ EVERY_METHOD = (
 
 @pytest.fixture(scope="module")
 def tight(tiny_path: Path, tiny_draft_path: Path) -> Iterator[Running]:
-    """Sixteen at once, every method, and pages for a few of them."""
+    """A server for sixteen requests at once, every method, and pages for only a few requests."""
     speculation = {
         "method": "choice",
         "methods": EVERY_METHOD,
@@ -124,7 +124,7 @@ def test_with_every_method_of_another_server(tight: Running, expected: str, meth
 
 @pytest.fixture(scope="module")
 def headed(tiny_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """With a trained drafter; its weights are random, which only makes its guesses worse."""
+    """A server with a trained drafter whose weights are random: its guesses are only worse."""
     llm = LLM(tiny_path, kernels="reference", speculative_config=None)
     config = block_config(llm.model.config, tokenizer_hash(llm.tokenizer))
     head = write_block(tmp_path_factory.mktemp("heads") / "block", config)
@@ -141,7 +141,7 @@ def headed(tiny_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def test_with_a_trained_drafter(headed: Running, server: Running, expected: str) -> None:
-    """Whole, streamed and in a crowd that has others, too."""
+    """Whole, streamed, and in a crowd of requests with other drafters."""
     answer = headed.ask(PATH, **ASKED, speculative={"method": "block"})
     assert answer["choices"][0]["message"]["content"] == expected
     assert answer["usage"]["forerun"]["draft_tokens"] > 60
@@ -157,7 +157,7 @@ def test_with_a_trained_drafter(headed: Running, server: Running, expected: str)
 
 
 def test_a_request_that_is_preempted_says_the_same(server: Running, tight: Running) -> None:
-    """Half of the crowd streams. Pages run out, so some give theirs back and begin again."""
+    """Pages run out, so some requests give theirs up and begin again. Half of them stream."""
 
     def one(idx: int) -> str:
         method = {"method": EVERY_METHOD[idx % len(EVERY_METHOD)]} if idx % 5 else False

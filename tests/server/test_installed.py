@@ -1,4 +1,4 @@
-"""Where a package is missing, the tests of this room are left out; this one says so."""
+"""Without a needed package the other tests of this room are not collected; this one says so."""
 
 from __future__ import annotations
 

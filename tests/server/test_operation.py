@@ -61,7 +61,7 @@ def long_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[ServerConfig]:
-    """What servers would run with; none does."""
+    """The configs that servers would run with; no server is started."""
     found = list[ServerConfig]()
     monkeypatch.setattr(
         "forerun.server.operation.running.run_server", lambda config, *_: found.append(config)
@@ -71,7 +71,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[ServerConfig]:
 
 @pytest.fixture(scope="module")
 def guarded(long_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One runs, one waits, keys from three places, small limits; all sources of options."""
+    """A server with one running and one waiting place, keys from three places, small limits, and
+    options from all sources."""
     folder = tmp_path_factory.mktemp("guarded")
     (folder / "keys").write_text("# not a key\nfrom the file\n\n", encoding="utf-8")
     (folder / "serve.toml").write_text(
@@ -115,7 +116,7 @@ def test_keys(guarded: Running) -> None:
             assert response.headers["WWW-Authenticate"] == "Bearer"
     for path in ("/health", "/ready", "/version"):
         assert httpx.get(guarded.url + path).status_code == 200
-    counted = guarded.client.get("/metrics").text  # by the path that was refused
+    counted = guarded.client.get("/metrics").text  # by the refused path
     assert 'http_responses_total{path="/v1/models",status="401"} 8.0' in counted
     assert 'http_responses_total{path="other",status="401"} 6.0' in counted
 
@@ -141,7 +142,7 @@ def test_pages_of_other_origins_are_told_apart(guarded: Running) -> None:
         answer = guarded.client.get("/health", headers={"Origin": origin})
         assert answer.headers.get("access-control-allow-origin") == allowed
     asked = {"Access-Control-Request-Method": "POST", "Origin": "https://a.example"}
-    theirs = "authorization,content-type,x-stainless-os"  # of OpenAI's client in a browser
+    theirs = "authorization,content-type,x-stainless-os"  # sent by OpenAI's client in a browser
     asked["Access-Control-Request-Headers"] = theirs
     asked["X-Request-Id"] = "asked-first"
     answer = guarded.client.options("/v1/chat/completions", headers=asked)
@@ -157,14 +158,16 @@ def test_pages_that_were_named_may_read_errors(guarded: Running) -> None:
     answer = guarded.client.get("/v1/models", headers=sent)
     assert error_of(answer, 401)["code"] == "invalid_api_key"
     assert answer.headers["access-control-allow-origin"] == "https://a.example"
-    assert answer.headers["access-control-expose-headers"] == "x-request-id, retry-after"
+    assert (
+        answer.headers["access-control-expose-headers"] == "x-request-id, request-id, retry-after"
+    )
 
 
 PREFLIGHT = {"Access-Control-Request-Method": "POST", "Origin": "https://b.example"}
 
 
 def test_a_preflight_of_a_page_that_was_not_named_is_refused_and_logged(guarded: Running) -> None:
-    """A browser sends no key with it."""
+    """A preflight must be answered without a key: browsers send none with it."""
     sent = {**PREFLIGHT, "X-Request-Id": "strange"}
     answer = httpx.options(f"{guarded.url}/v1/chat/completions", headers=sent)
     error = error_of(answer, 403)
@@ -228,7 +231,7 @@ def test_who_is_cancelled_is_told_that_the_server_ends() -> None:
 
 
 def asking(origins: Origins, *keys: str) -> Callable[..., httpx.Response]:
-    """Asks a server that knows these: ask(method, header=value, …)."""
+    """Return ask(method, header=value, …) for a server with these origins and keys."""
     service = Service(("a",), Limits(), Counters(lambda: None))
 
     async def reached(scope: Any, receive: Any, send: Any) -> None:
@@ -246,7 +249,7 @@ def asking(origins: Origins, *keys: str) -> Callable[..., httpx.Response]:
 
 
 def test_pages_that_were_not_named_cannot_ask_in_plain_text() -> None:
-    """A browser sends that without having asked whether it may."""
+    """Browsers send plain text to other hosts without a preflight."""
     ask = asking(Origins(("https://a.example",)))
 
     def status(*args: str, **headers: str) -> int:
@@ -286,7 +289,7 @@ def test_a_preflight_is_asked_for_its_origin_alone(
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/json"])
 def test_a_name_that_was_moved_to_this_machine_is_not_its_own(content_type: str) -> None:
-    """Its page asks its own host, as a browser sees it, and need not ask whether it may."""
+    """DNS rebinding: to the browser the page asks its own host, so there is no preflight."""
     ask = asking(Origins(("https://proxied.example",), is_local=True))
 
     def status(host: str, origin: str | None = None, **headers: str) -> int:
@@ -332,7 +335,7 @@ def head_of_body(*lines: str) -> bytes:
 
 
 def received(client: socket.socket) -> tuple[bytes, dict[str, Any]]:
-    """The status line and the error of an answer after which the connection is closed."""
+    """Read to the end of the connection; return the answer's status line and error."""
     answer = b"".join(iter(lambda: client.recv(65536), b""))
     head, _, body = answer.partition(b"\r\n\r\n")
     return head.split(b"\r\n")[0], json.loads(body)["error"]
@@ -341,19 +344,19 @@ def received(client: socket.socket) -> tuple[bytes, dict[str, Any]]:
 def test_bodies_have_a_limit_of_length(guarded: Running) -> None:
     error = error_of(guarded.post("/v1/completions", prompt="a" * 5000), 413)
     assert "--max-body-bytes" in error["message"]
-    error = error_of(guarded.post("/v1/completions", prompt="a" * 900_000), 413)  # all is read
+    error = error_of(guarded.post("/v1/completions", prompt="a" * 900_000), 413)  # read to its end
     assert error["code"] == "body_too_long"
 
 
 def test_a_body_that_says_how_long_it_is_is_refused_before_it_comes(guarded: Running) -> None:
-    """Had it been waited for, the answer would be 408."""
+    """If the server waited for the body, the answer would be 408."""
     with connected(guarded) as client:
         client.sendall(head_of_body("Content-Length: 4001"))
         assert client.recv(1000).startswith(b"HTTP/1.1 413 ")
 
 
 def test_a_body_without_end_is_cut_off(guarded: Running) -> None:
-    """It hears why, and cannot send for ever."""
+    """The client is told why, and cannot send for ever."""
     with connected(guarded) as client:
         client.sendall(head_of_body("Transfer-Encoding: chunked"))
         with pytest.raises(ConnectionError):
@@ -395,7 +398,7 @@ def test_a_full_queue_answers_429_and_those_who_leave_make_room(guarded: Running
             assert refused.headers["Retry-After"] == "1"
     wait_until_idle(guarded)
     assert guarded.metric("forerun:request_success_total") == before + 2
-    with pytest.raises(httpx.ReadTimeout):  # a whole answer whose reader leaves
+    with pytest.raises(httpx.ReadTimeout):  # not streamed: the client disconnects
         client.post("/v1/completions", json=ENDLESS, timeout=0.5)
     wait_until_idle(guarded)
     guarded.ask("/v1/completions", prompt="abc", max_tokens=1)
@@ -464,7 +467,8 @@ def test_the_access_log_has_figures_and_no_words(guarded: Running) -> None:
 
 
 def test_strangers_cannot_fill_the_log_with_the_frameworks_advice(guarded: Running) -> None:
-    """What is no HTTP, and a websocket; the line of a request that is one comes after theirs."""
+    """Neither what is not HTTP nor a websocket upgrade logs advice; a later request's line shows
+    that the log is complete."""
     host, port = guarded.url.removeprefix("http://").split(":")
     upgrade = (
         b"GET /health HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
@@ -520,12 +524,12 @@ def test_what_still_runs_at_the_end_of_a_drain_is_told_so(
             body = json.dumps({"prompt": "a", "max_tokens": 1}).encode()
             for client in (late, never):
                 client.sendall(head_of_body(f"Content-Length: {len(body)}") + body[:5])
-            time.sleep(0.2)  # its head is read
+            time.sleep(0.2)  # the server reads the head
             running.terminate()
             while running.client.get("/ready").status_code == 200:
                 time.sleep(0.01)
             late.sendall(body[5:])
-            assert late.recv(1000).startswith(b"HTTP/1.1 200 ")  # it was let in before
+            assert late.recv(1000).startswith(b"HTTP/1.1 200 ")  # it came before the shutdown
             if is_hurried:
                 running.terminate()
             told = b"".join(iter(lambda: never.recv(1000), b""))
@@ -564,7 +568,7 @@ def test_a_log_that_nobody_reads_does_not_stop_a_drain(long_path: Path) -> None:
 
 
 def pasted(running: Running) -> dict[str, Any]:
-    """What the command answers that the log advises."""
+    """Run the command that the log suggests; return its answer."""
     if shutil.which("curl") is None:
         pytest.skip("the command is curl")
     line = running.logged("try: ")
@@ -601,7 +605,7 @@ def test_a_unix_socket_and_tls(long_path: Path, tmp_path: Path) -> None:
 
 
 def test_a_path_of_a_proxy_before_all_others(long_path: Path) -> None:
-    """Whether the proxy leaves it out or not; keys guard the same in both."""
+    """The proxy may strip the prefix or not; keys guard the same paths either way."""
     options = ("--root-path", "/llm", "--api-key", "secret")
     with serving(long_path, *PLAIN, *options) as running:
         client = running.client
@@ -741,7 +745,7 @@ def test_a_word_that_is_an_option_too_is_not_taken_for_it(args: tuple[str, ...])
 
 
 def test_where_an_extra_is_missing_that_was_asked_for_elsewhere() -> None:
-    """Its message is that of an ImportError."""
+    """The error message also says which variable asked for the device."""
     alone = typer.Typer()
 
     @alone.command(cls=TellsOrigins, context_settings={"auto_envvar_prefix": "TEA"})
@@ -765,7 +769,7 @@ def test_so_may_the_environment_which_wins_over_a_file(
     result = CliRunner().invoke(app, ["serve", "--config", str(path)], env=env)
     assert result.exit_code == 0, result.output
     assert [one.page for one in started] == [is_shown]
-    assert CliRunner().invoke(app, ["serve"]).exit_code == 0  # says nothing of it
+    assert CliRunner().invoke(app, ["serve"]).exit_code == 0  # without the variable
     assert started[1].page
 
 
@@ -792,7 +796,7 @@ def test_a_file_may_say_no_as_the_command_line_does(
 
 @pytest.mark.parametrize("key", ["api-key", "allowed_origin", "served-model-name"])
 def test_a_text_in_the_file_is_no_list(tmp_path: Path, key: str, started: list[Any]) -> None:
-    """Each of its letters would be a key."""
+    """Read as a list, each letter of the string would be a key."""
     path = tmp_path / "serve.toml"
     path.write_text(f'{key} = "solo"\n')
     result = CliRunner().invoke(app, ["serve", "--config", str(path)])
@@ -819,11 +823,11 @@ def test_what_needs_no_model_is_refused_before_it_listens(
 
 
 def test_an_engine_that_cannot_be_made_ends_the_server(tiny_path: Path) -> None:
-    """It would be loading for ever."""
+    """Otherwise the server would report that it is loading for ever."""
     llm = LLM(tiny_path, kernels="reference")
 
     async def body() -> Exception | None:
-        async with AsyncEngine(llm):  # so that no other can have it
+        async with AsyncEngine(llm):  # no second engine can have it
             config = ServerConfig(names=("a",), port=0)
             with listening(config) as (found, _):
                 life = Life(config, lambda: llm, lambda _: None, lambda _: None)
@@ -837,7 +841,7 @@ def test_a_head_without_end_is_cut_off(guarded: Running) -> None:
     host, port = guarded.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=30) as client:
         client.sendall(b"GET /health HTTP/1.1\r\nX-Long: ")
-        with suppress(ConnectionError):  # it may be gone before all is sent
+        with suppress(ConnectionError):  # the connection may close before all is sent
             for _ in range(100):
                 client.sendall(b"a" * 10_000)
         answer = b""
@@ -848,7 +852,7 @@ def test_a_head_without_end_is_cut_off(guarded: Running) -> None:
 
 
 def trickle(client: socket.socket) -> None:
-    """A head of which a line comes now and then."""
+    """Send a head slowly, line by line."""
     client.sendall(b"GET /health HTTP/1.1\r\n")
     for _ in range(600):
         client.sendall(b"X: y\r\n")
@@ -856,7 +860,7 @@ def trickle(client: socket.socket) -> None:
 
 
 def test_a_head_that_does_not_come_is_not_waited_for(guarded: Running) -> None:
-    """Whether a client says nothing, or goes on and on; --body-timeout is 0.4 s here."""
+    """Whether a client sends nothing or never ends its head; --body-timeout is 0.4 s here."""
     host, port = guarded.url.removeprefix("http://").split(":")
     for first in (b"", b"GET /health HTTP/1.1\r\nHost: a\r\n"):
         with socket.create_connection((host, int(port)), timeout=30) as client:
@@ -894,7 +898,7 @@ def test_the_log_says_who_guesses(tiny_path: Path) -> None:
 
 
 def test_slow_readers_hold_nobody_up(guarded: Running) -> None:
-    """One runs at a time; it does not read, and still another is answered beside it."""
+    """One request runs at a time; although its client does not read, another is answered."""
     asked = {**ENDLESS, "stream": True, "logprobs": 20, "return_token_ids": True}
     body = json.dumps(asked).encode()
     with connected(guarded) as deaf:
@@ -902,14 +906,14 @@ def test_slow_readers_hold_nobody_up(guarded: Running) -> None:
         deaf.sendall(head_of_body(f"Content-Length: {len(body)}") + body)
         guarded.wait_for("forerun:num_requests_running", 1)
         assert guarded.client.get("/health").status_code == 200
-        time.sleep(1)  # which the other, whose limit begins when it comes, has for its answer
-        other = guarded.ask("/v1/completions", prompt="a", max_tokens=1)  # when --request-timeout
+        time.sleep(1)  # the next request times out 1 s after the first: the time for its answer
+        other = guarded.ask("/v1/completions", prompt="a", max_tokens=1)  # once --request-timeout
         assert other["usage"]["completion_tokens"] == 1  # has ended the first
-        assert deaf.recv(1000).startswith(b"HTTP/1.1 200 ")  # whose connection is still there
+        assert deaf.recv(1000).startswith(b"HTTP/1.1 200 ")  # the connection is still open
 
 
 def test_a_reader_that_takes_far_too_long_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
-    """Its request is over, and the end of the answer is not sent, so that the connection closes."""
+    """Its request ends, and the answer's end is not sent, so that the connection closes."""
     sent: list[str] = []
     left = threading.Event()
 
@@ -923,7 +927,7 @@ def test_a_reader_that_takes_far_too_long_is_cut_off(caplog: pytest.LogCaptureFi
     async def send(message: Any) -> None:
         sent.append(message["type"])
         if message["type"] == "http.response.body":
-            await asyncio.Event().wait()  # the socket takes no more
+            await asyncio.Event().wait()  # the socket's buffer is full
 
     stream = EventStream(events(), left.set, timeout_s=0.05)
     scope = {"http_version": "1.1", "method": "POST"}
@@ -941,7 +945,7 @@ def test_what_nobody_takes_is_given_up() -> None:
 
 
 def test_answers_are_not_held_back_by_the_network_stack() -> None:
-    """asyncio sets TCP_NODELAY only on connections of sockets that name their protocol."""
+    """asyncio sets TCP_NODELAY only for sockets that name their protocol."""
     with listening(ServerConfig(names=("a",), port=0)) as (found, _):
         assert found.proto == socket.IPPROTO_TCP
 
@@ -961,7 +965,7 @@ def test_without_the_extra_one_sentence_says_what_to_install(
 def test_a_failure_of_ours_is_logged_under_the_request_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The client hears that we failed, and never of what; the log has it under the id."""
+    """The client is told that the server failed, not why; the log has the reason under the id."""
 
     async def broken(_scope: Any, _receive: Any, _send: Any) -> None:
         raise RuntimeError("secret")

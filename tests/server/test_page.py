@@ -1,4 +1,4 @@
-"""The page's files and the routes made for it; tests/server/page drives it in a browser."""
+"""The page's files and routes; tests/server/page drives the page in a browser."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_nothing_else_is(server: Running, name: str) -> None:
 
 
 def test_it_is_light_and_complete() -> None:
-    """No other host, nothing inline, and no way from text to markup."""
+    """No other host, no inline script or style, and no way from text to markup."""
     assert sum(len(path.read_bytes()) for path in FILES) < 200_000
     for path in FILES:
         text = path.read_text(encoding="utf-8")
@@ -81,7 +81,7 @@ def test_it_can_be_left_out(tiny_path: Path) -> None:
         ).json()
         assert measured["rows"][1]["verify_cost"] > 0
         heard = dict[str, float]()
-        for _ in range(30):  # on a busy machine guesses may seem dear for a while
+        for _ in range(30):  # on a busy machine guesses may seem costly for a while
             running.ask("/v1/completions", prompt="abc" * 20, max_tokens=40, ignore_eos=True)
             settings = running.client.get("/forerun/settings").json()
             heard = settings["speculation"]["costs"]["guesses"]

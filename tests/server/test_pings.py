@@ -1,4 +1,4 @@
-"""Streams that nothing comes on for a while: clients and proxies give up on who is silent."""
+"""Pings on silent streams: clients and proxies give up on a connection that stays silent."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from forerun.server.operation.config import Limits, ServerConfig
 from forerun.server.operation.protocol import Pings
 from tests.server.serving import MODEL, Running, serving
 
-openai: Any = typed_openai  # its overloads know only models of its own
+openai: Any = typed_openai  # its overloads know only OpenAI's models
 CHAT: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": "a"}], "seed": 1}
 LONG: dict[str, Any] = {"prompt": "abc", "max_tokens": 200, "ignore_eos": True, "stream": True}
 SHORT: dict[str, Any] = {**CHAT, "max_tokens": 4, "stream": True}
 
 
 class Wire:
-    """A connection that takes whatever it is given, or nothing."""
+    """A connection that takes all writes, or none unless it `keeps_up`."""
 
     def __init__(self, *, keeps_up: bool = True) -> None:
         self.last, self.keeps_up, self.parts = 0.0, keeps_up, list[bytes]()
@@ -78,7 +78,7 @@ def test_where_something_comes_in_time_there_is_no_ping() -> None:
 
 
 def test_a_connection_that_is_kept_gets_no_ping_behind_the_answer(server: Running) -> None:
-    """A client that takes its time between two requests reads what came first."""
+    """A ping after the answer would be read as the start of the next answer."""
     address = urlsplit(server.url)
     connection = HTTPConnection(address.hostname or "", address.port)
     for _ in range(2):
@@ -91,7 +91,7 @@ def test_a_connection_that_is_kept_gets_no_ping_behind_the_answer(server: Runnin
 
 
 def test_clients_of_an_older_http_hear_it_too(server: Running) -> None:
-    """Without chunks: the body is all that comes until the connection ends."""
+    """HTTP/1.0 has no chunks: the body is all that comes until the connection ends."""
     address, body = urlsplit(server.url), json.dumps(SHORT).encode()
     head = f"POST /v1/chat/completions HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n"
     with busy(server), socket.create_connection((address.hostname, address.port)) as connection:
@@ -119,7 +119,7 @@ def server(tiny_path: Path) -> Iterator[Running]:
 
 @contextmanager
 def busy(server: Running) -> Iterator[None]:
-    """Whoever asks now has to wait."""
+    """Keep the server busy, so that further requests have to wait."""
     with server.client.stream("POST", "/v1/completions", json=LONG) as stream:
         pieces = stream.iter_bytes()
         next(pieces)
@@ -127,7 +127,7 @@ def busy(server: Running) -> Iterator[None]:
 
 
 def test_who_waits_for_a_turn_hears_that_the_server_lives(server: Running) -> None:
-    """Comments for OpenAI's clients, events for Anthropic's; both still get their answers."""
+    """OpenAI's clients get comments, Anthropic's get events; both still get their answers."""
     messages = {name: CHAT[name] for name in ("model", "messages")}
     asking = server.client.stream("POST", "/v1/chat/completions", json=SHORT)
     with busy(server), asking as stream:

@@ -1,4 +1,4 @@
-"""How a question reaches the engine."""
+"""How a request's body is read on its way to the engine."""
 
 from __future__ import annotations
 
@@ -63,8 +63,7 @@ async def asking(llm: LLM) -> AsyncIterator[httpx.AsyncClient]:
 def test_bodies_are_read_beside_the_event_loop(
     tiny_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fields, prompts and predictions: a body of megabytes takes seconds, in which no stream would
-    go on."""
+    """A body of megabytes takes seconds to read: on the event loop it would stall all streams."""
     llm = LLM(tiny_path, kernels="reference")
     threads: dict[str, set[str]] = {}
 
@@ -119,7 +118,7 @@ def test_bodies_are_read_beside_the_event_loop(
 def test_many_chances_are_written_beside_the_event_loop(
     tiny_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any]
 ) -> None:
-    """Those of a long text are megabytes, and no stream waits for them."""
+    """Log-probabilities of a long text are megabytes; no stream waits while they are written."""
     llm = LLM(tiny_path, kernels="reference")
     monkeypatch.setattr(streaming, "MANY_LOGPROBS", 100)
     names = set()
@@ -143,7 +142,7 @@ def test_many_chances_are_written_beside_the_event_loop(
 def test_the_time_to_a_first_token_begins_with_the_request(
     tiny_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What its prompt took to read is a part of it."""
+    """The time to read the prompt counts."""
     llm = LLM(tiny_path, kernels="reference")
 
     def slow(self: Tokenizer, text: str, *, encode: Any = Tokenizer.encode, **more: Any) -> Any:
@@ -164,7 +163,7 @@ def test_the_time_to_a_first_token_begins_with_the_request(
 def test_nobody_waits_for_a_body_that_is_much_longer(
     tiny_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The long one is not through before the short one has been answered."""
+    """A short body is answered while a long one is still being encoded."""
     llm, begun, answered = LLM(tiny_path, kernels="reference"), Event(), Event()
     long = "a" * 65_530
 
@@ -188,7 +187,7 @@ def test_nobody_waits_for_a_body_that_is_much_longer(
 
 
 def note_encoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The texts that tokenizers are given from now on."""
+    """Record all texts that tokenizers encode from here on."""
     encoded: list[str] = []
 
     def noted(self: Tokenizer, text: str, *, encode: Any = Tokenizer.encode, **more: Any) -> Any:
@@ -234,7 +233,7 @@ def test_a_prediction_is_encoded_once_for_all_prompts(
     alone = [llm.generate([prompt], PARAMS, prediction=text) for prompt, text in pairs]
     encoded.clear()
     together = llm.generate(prompts, PARAMS, prediction=predictions)
-    assert encoded == ["abc", "ab"]  # the first two had the one before them
+    assert encoded == ["abc", "ab"]  # the first two equal the last one before them
     assert [o.outputs[0].token_ids for o in together] == [
         one[0].outputs[0].token_ids for one in alone
     ]

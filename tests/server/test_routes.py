@@ -1,4 +1,4 @@
-"""The addresses: what they answer, and how they refuse."""
+"""The routes: what they answer, and how they refuse."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_it_lives_and_says_who_it_is(server: Running) -> None:
 
 
 def test_programs_can_do_without_the_tokenizer(server: Running) -> None:
-    """As lm-evaluation-harness does."""
+    """lm-evaluation-harness uses only these routes."""
     told = server.client.get("/tokenizer_info").json()
     asked = {"prompt": told["eos_token"], "add_special_tokens": False}
     (end,) = server.ask("/tokenize", **asked)["tokens"]
@@ -87,7 +87,7 @@ def test_a_stream_joins_to_the_whole_answer(server: Running) -> None:
 
 
 def test_a_stream_is_framed_as_its_version_of_http_wants(server: Running) -> None:
-    """Parts of 1.1 have lengths, and the connection goes on behind them; 1.0 has neither."""
+    """HTTP/1.1 sends chunks with lengths and keeps the connection; HTTP/1.0 does neither."""
     body = json.dumps({"prompt": "abcabc", "max_tokens": 30, "seed": 5, "stream": True}).encode()
     head = f"Host: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     host, port = server.url.removeprefix("http://").split(":")
@@ -119,7 +119,7 @@ def _parts(heard: BinaryIO) -> Iterator[bytes]:
 
 
 def test_head_is_get_without_words(server: Running) -> None:
-    """As load balancers ask."""
+    """Load balancers check with HEAD."""
     for path in ("/health", "/ready", "/v1/models"):
         response = server.client.head(path)
         assert (response.status_code, response.content) == (200, b""), path
@@ -190,7 +190,7 @@ def test_refusals_have_openais_shape(server: Running) -> None:
 
 @pytest.mark.slow
 def test_smollm2_answers_at_once_that_it_lives(smollm2_path: Path) -> None:
-    """/health and a refusal while the model loads, then an answer in words."""
+    """While the model loads, /health answers and requests get 503; then an answer in words."""
     with serving(smollm2_path, "--max-model-len", "512", "--threads", "1", wait=False) as running:
         assert running.client.get("/health").status_code == 200
         loading = running.client.get("/ready")
@@ -210,7 +210,7 @@ def test_smollm2_answers_at_once_that_it_lives(smollm2_path: Path) -> None:
 
 
 def test_answers_are_counted_by_path_and_status(server: Running) -> None:
-    """By the paths that routes have, whatever was asked for."""
+    """Paths are those of the routes, not those of the requests, so labels are bounded."""
     server.ask("/v1/completions", prompt="abc", max_tokens=2)
     server.post("/v1/chat/completions", messages=[])
     server.client.get("/v1/models/nobody")

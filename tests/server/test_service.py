@@ -1,4 +1,4 @@
-"""What all routes share, without a server around it."""
+"""The service that all routes share, without a server around it."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ def test_a_failure_inside_a_route_is_logged_once(
 
 
 def test_bodies_that_wait_to_be_read_are_bounded() -> None:
-    """Two may be answered at once, so of three that are there the last is told to come again; those
-    of another lane are not."""
+    """Two requests may be open, so the third body in a lane gets 429; other lanes have room."""
     service = Service(("a",), Limits(), Counters(lambda: None))
     service.start(cast(AsyncEngine, SimpleNamespace(max_num_open=2)), "")
     read = threading.Event()

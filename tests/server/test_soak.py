@@ -1,4 +1,4 @@
-"""64 streams for minutes, a third of whose readers vanish: nobody else notices, nothing is left."""
+"""64 streams for minutes, a third of which disconnect: no other notices, and nothing is left."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUM_STREAMS = 64
 
 
 def read_stream(server: Running, seed: int, leaves: bool) -> str | None:
-    """The text, or None for one who left on the way."""
+    """Return the text, or None if the reader disconnects on the way."""
     body = {
         "prompt": "abc abc hello"[: 3 + seed % 10],
         "max_tokens": 20 + seed % 60,
@@ -76,7 +76,7 @@ def test_a_crowd_that_comes_and_goes(tiny_path: Path) -> None:
 
 @pytest.mark.soak
 def test_readers_that_never_read_are_cut_off(tiny_path: Path) -> None:
-    """Their connections too, although what was written to them is never read."""
+    """Their connections are closed too, although what was written to them is never read."""
     asked = {"prompt": "abc", "n": 8, "max_tokens": 60, "logprobs": 20, "ignore_eos": True}
     body = json.dumps(asked)
     head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -87,7 +87,7 @@ def test_readers_that_never_read_are_cut_off(tiny_path: Path) -> None:
             deaf = open_ones.enter_context(socket.socket())
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
             deaf.connect((host, int(port)))
-            for _ in range(10):  # answers to one after the other; none is ever read
+            for _ in range(10):  # requests one after the other; no answer is read
                 deaf.sendall((head + body).encode())
         while num_connections(server) < num_before + 8:
             time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Drafters that throw and drafters that talk nonsense."""
+"""Drafters that raise exceptions, and drafters that return invalid proposals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from forerun.types import Draw, Proposal, Tree, Verdict
 
 
 class Throwing:
-    """Guesses as another drafter does, and throws now and then, wherever it is called."""
+    """Wraps a drafter; now and then any of its methods raises."""
 
     def __init__(self, drafter: Drafter, rng: Random, rate: float = 0.01) -> None:
         self.drafter = drafter
@@ -87,7 +87,7 @@ def throwing(drafter: Drafter, rng: Random) -> Drafter:
 
 
 class Garbage:
-    """Guesses token 1 and now and then something that is no proposal for anybody."""
+    """Guesses token 1, and now and then returns an invalid proposal."""
 
     num_requests = 0
 
@@ -119,7 +119,7 @@ class Garbage:
 
 
 def nonsense(budget: Budget, vocab_size: int) -> list[Callable[[], Any]]:
-    """Answers that nobody asked for; some cannot even be made."""
+    """Return functions that make invalid proposals; some raise already when they are called."""
     wide = np.full(vocab_size + 9, 1 / (vocab_size + 9))
     return [
         lambda: Proposal.chain([vocab_size]),
@@ -140,6 +140,6 @@ def nonsense(budget: Budget, vocab_size: int) -> list[Callable[[], Any]]:
 
 
 def bush(num_children: int) -> Proposal:
-    """Far more siblings than anybody asked for."""
+    """A proposal with far more siblings than any budget allows."""
     parents, tokens = (-1,) * num_children, tuple(range(num_children))
     return Proposal(Tree(parents), tokens, tuple(map(Draw, range(num_children))))

@@ -20,9 +20,9 @@ Tell = Callable[[str], None]
 
 @dataclass
 class Alone:
-    """The answer to a question that has the engine to itself, without guesses; told once.
+    """Answers each question alone in the engine, without speculation, and keeps the answer.
 
-    Each has a salt of its own, so that it finds nothing in the cache.
+    Each question has a salt of its own, so that it finds no cached prefix.
     """
 
     plain: LLM
@@ -39,7 +39,7 @@ class Alone:
 
 
 class Crowd:
-    """Lets requests in as there is room, and out when they want to."""
+    """Steps the engine, adds requests as there is room, and cancels those that leave."""
 
     def __init__(self, llm: LLM, rng: Random, tell: Tell) -> None:
         self._llm = llm
@@ -54,7 +54,7 @@ class Crowd:
         self._forget(page)
 
     def run(self, asked: Sequence[Asked]) -> list[tuple[Asked, CompletionOutput]]:
-        """Those that were answered; the others left."""
+        """Return the requests that were answered; the others were cancelled."""
         engine, waiting = self._llm.engine, list(asked)[::-1]
         inside: dict[int, tuple[Request, Asked, int]] = {}
         answered: list[tuple[Asked, CompletionOutput]] = []
@@ -87,7 +87,7 @@ class Crowd:
 def assert_equal_to_alone(
     llm: LLM, alone: Alone, asked: Sequence[Asked], rng: Random, tell: Tell
 ) -> dict[str, Any]:
-    """Run them together, compare each with itself alone; nothing is held afterwards."""
+    """Run all requests together, compare each with its answer alone, and check for leaks."""
     crowd = Crowd(llm, rng, tell)
     answered = crowd.run(asked)
     assert_nothing_is_held(llm)
@@ -103,6 +103,6 @@ def assert_equal_to_alone(
 
 
 def shown(output: CompletionOutput) -> tuple[Any, ...]:
-    """All that a caller sees and speculation may not change."""
+    """Return all that a caller sees and speculation must not change."""
     ends = output.finish_reason, output.stop_reason
     return output.token_ids, output.text, ends, output.logprobs

@@ -17,14 +17,14 @@ from tests.interrupting import files, interrupted_after, interrupted_at, lines_o
 
 PROMPTS = ["abcabcabcabc", "the cat sat on the mat. the cat", "b"]
 PARAMS = SamplingParams(temperature=0.8, seed=7, max_tokens=8, ignore_eos=True)
-# Where ^C has broken something, or could: everything that keeps books about requests.
+# The modules that keep state about requests, which ^C could leave inconsistent.
 BOOKS = files("engine", "cache", "kernels/cpu/runtime/program.py", "interrupts.py")
 
 Answers = list[tuple[int, ...]]
 
 
 class Patient:
-    """Asked, interrupted, and asked again: the answers stay what they were."""
+    """An `LLM` that is asked, interrupted and asked again: its answers must stay the same."""
 
     def __init__(self, llm: LLM) -> None:
         self.llm = llm
@@ -36,8 +36,7 @@ class Patient:
         return [result.outputs[0].token_ids for result in found]
 
     def work(self) -> None:
-        """Everything that a caller does: a batch, a stream to its end, one that is closed early,
-        one that is dropped."""
+        """Do all that callers do: a batch, and streams read to the end, closed early, dropped."""
         self.ask()
         for _ in self.llm.stream(PROMPTS[0], PARAMS):
             pass
@@ -48,7 +47,7 @@ class Patient:
         self.llm.metrics()
 
     def interrupt_at(self, number: int) -> None:
-        """^C at one of the lines that `work` comes by."""
+        """Raise ^C at line `number` of those that `work` executes, then check the answers."""
         with nothing_is_swallowed():
             path, line = interrupted_at(self.work, BOOKS, number)
         self.check(f"{path}:{line}")
@@ -60,11 +59,11 @@ class Patient:
 
     @property
     def num_lines(self) -> int:
-        """How many times `work` comes by a line; one that it comes by twice counts twice."""
+        """Return how many lines `work` executes; a line executed twice counts twice."""
         return len(self._lines)
 
     def each_line(self, rng: Random) -> list[int]:
-        """Every line once, at one of the times that it is passed."""
+        """Return, for each distinct line, the number of one of its executions."""
         passed: dict[tuple[str, int], list[int]] = {}
         for number, place in enumerate(self._lines):
             passed.setdefault(place, []).append(number)
@@ -79,8 +78,7 @@ class Patient:
 
 
 def within(seconds: float, call: Callable[[], Any], where: str) -> Any:
-    """In another thread, so that a lock that is taken for ever fails the test instead of it
-    hanging."""
+    """Call in another thread, so that a deadlock fails the test instead of hanging it."""
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(call()), daemon=True)
     thread.start()
@@ -91,7 +89,7 @@ def within(seconds: float, call: Callable[[], Any], where: str) -> Any:
 
 @contextmanager
 def nothing_is_swallowed() -> Iterator[None]:
-    """An exception in a finalizer would be printed and forgotten; here it fails."""
+    """Fail on an exception in a finalizer, which Python would only print."""
     swallowed: list[Any] = []
     before, sys.unraisablehook = sys.unraisablehook, lambda args: swallowed.append(args.exc_value)
     try:

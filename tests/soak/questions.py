@@ -11,7 +11,7 @@ from forerun.engine.request.options import RequestOptions
 from forerun.speculation.request import RequestSpeculation
 from forerun.types import Acceptance, SamplingParams, StructuredOutputsParams
 
-# What models of letters and of words can both write.
+# Constraints that models of letters and models of words can both satisfy.
 _FITTING: Final = (
     StructuredOutputsParams(regex="[a-z ,.]{0,30}"),
     StructuredOutputsParams(choice=("abc", "abcabcabc", "a cat on a mat", "ab")),
@@ -23,7 +23,7 @@ _FITTING: Final = (
 
 @dataclass(frozen=True)
 class Question:
-    """What decides an answer: the prompt, and how its tokens are chosen."""
+    """All that decides an answer: the prompt, and how tokens are chosen."""
 
     prompt: tuple[int, ...]
     params: SamplingParams
@@ -31,12 +31,12 @@ class Question:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question in a batch: none of this may change the answer."""
+    """A question as asked in a batch: nothing that this class adds may change the answer."""
 
     question: Question
     options: RequestOptions
     acceptance: Acceptance
-    leaves_after: int | None  # steps; 0: before the first
+    leaves_after: int | None  # steps until it is cancelled; 0: before the first
 
     @property
     def params(self) -> SamplingParams:
@@ -44,13 +44,13 @@ class Asked:
 
     @property
     def keeps_bits(self) -> bool:
-        """Coupled ones do; the others keep the law, and at temperature 0 the bits as well."""
+        """Coupled requests keep the bits; others keep the law, and the bits at temperature 0."""
         return self.acceptance is Acceptance.COUPLED or self.params.temperature == 0
 
 
 @dataclass(frozen=True)
 class Questions:
-    """Prompts are cut from `texts`, so many share a beginning."""
+    """Draws questions; prompts are cut from `texts`, so many share a prefix."""
 
     texts: Sequence[Sequence[int]]
     max_prompt: int
@@ -65,7 +65,7 @@ class Questions:
         return Question(tuple(prompt), SamplingParams(max_tokens=max_tokens, **self._law(rng)))
 
     def _law(self, rng: Random) -> dict[str, Any]:
-        """Each option is at rest in most requests."""
+        """Draw the sampling options; each has its default in most requests."""
         some = rng.sample(list(self.token_ids), 3)
         return {
             "temperature": rng.choice([0.0, 0.6, 1.0, 1.3]),

@@ -1,5 +1,5 @@
-"""Preempted, evicted, recomputed, cancelled, beside anybody: every answer is the one that the same
-request gets alone without speculation. A few here, thousands in `make soak`."""
+"""Preempted, evicted, recomputed, beside any others, some of them cancelled: every request gets the
+answer that it gets alone without speculation. A few here, thousands in `make soak`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CEILING = Budget(4, 2)
 
 @pytest.fixture
 def tell(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Tell:
-    """A line on the terminal where a person waits for minutes."""
+    """Print progress to the terminal, but only in soak runs, which take minutes."""
     if request.node.get_closest_marker("soak") is None:
         return lambda _: None
 
@@ -64,7 +64,7 @@ def questions(plain: LLM) -> Questions:
 
 @pytest.fixture
 def crowded(tiny_path: Path, tiny_draft_path: Path, plain: LLM, backend: str) -> LLM:
-    """Six drafters of which two are models, and hardly any memory."""
+    """An engine with six drafters, two of them models, and hardly any memory."""
     config = {
         "method": "hybrid",
         "methods": ["suffix", "prompt_lookup", "bigram", "random", "own_layers", "draft_model"],
@@ -94,7 +94,7 @@ def speculation_of(llm: LLM) -> Speculation:
 
 
 def by_rule(llm: LLM) -> LLM:
-    """Always guess as deep as allowed, so that a run depends on its seed alone."""
+    """Make the engine always guess as deep as allowed, so that a run depends on its seed alone."""
     return with_speculation(llm, Speculation(speculation_of(llm).drafters, None, CEILING))
 
 
@@ -105,7 +105,7 @@ def with_speculation(llm: LLM, speculation: Speculation) -> LLM:
 
 
 def drawn(questions: Questions, num: int, rng: Random, llm: LLM) -> list[Asked]:
-    """Each question is asked about twice, so that `Alone` answers half as often."""
+    """Draw `num` requests for half as many questions, so that `Alone` answers half as often."""
     pool = [questions.draw(rng) for _ in range(1 + num // 2)]
     drafters = [name for name in speculation_of(llm).drafters.drafters if name not in OWN]
     return [in_a_batch(rng.choice(pool), rng, drafters, CANCEL_RATE) for _ in range(num)]
@@ -162,7 +162,7 @@ def test_with_drafters_that_throw_or_talk_nonsense(
     asked = drawn(questions, num, rng, llm)
     found = assert_equal_to_alone(llm, alone, asked, rng, tell)
     assert found["drafter_failures"] > 0
-    assert 0 < len(caplog.records) <= len(speculation_of(llm).drafters.drafters)  # each once
+    assert 0 < len(caplog.records) <= len(speculation_of(llm).drafters.drafters)  # once per drafter
 
 
 def with_bad_drafters(llm: LLM, rng: Random, is_adaptive: bool) -> LLM:

@@ -1,4 +1,4 @@
-"""2,000 interrupts: every line of the books, random lines, and random times."""
+"""2,000 interrupts: at every line of the modules in `BOOKS`, at random lines, at random times."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ NUM_TIMED = 300  # of them
 
 @pytest.fixture(params=["adaptive", "merge"])
 def patient(request: pytest.FixtureRequest, plain: LLM, tiny_draft_path: Path) -> Patient:
-    """A draft model, the target's own layers and lookups, chosen by the controller or all at
-    once."""
+    """A draft model, the target's own layers and lookups, chosen by the controller or merged."""
     config: dict[str, Any] = {
         "methods": ["suffix", "draft_model", "own_layers", "bigram"],
         "model": str(tiny_draft_path),

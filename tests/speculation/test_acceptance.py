@@ -1,4 +1,4 @@
-"""How far guesses will be accepted."""
+"""Acceptance: estimates of how far guesses will be accepted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _own() -> Acceptance:
 
 
 def _round(acceptance: Acceptance, num_guessed: int, num_accepted: int) -> None:
-    """A chain, of which so many guesses are right."""
+    """Observe a chain of `num_guessed` guesses, the first `num_accepted` of which are right."""
     text = [7] * num_accepted + [8]
     acceptance.observe(Proposal.chain([7] * num_guessed), text)
 
@@ -116,7 +116,7 @@ def test_who_makes_fewer_guesses_than_were_asked_for_brings_fewer() -> None:
             acceptance.begin_round()
             acceptance.observe(Proposal.chain([1]), [1, 2], depth=depth)
     whole, short = guessed[0].gains(3), guessed[3].gains(3)
-    assert short[0] == whole[0] > 0.9  # the next first guess is as good as ever
+    assert short[0] == whole[0] > 0.9  # the first guess of a round is not affected
     assert short[1] < 0.3 < 0.9 < whole[1]
 
 

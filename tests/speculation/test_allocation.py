@@ -1,4 +1,4 @@
-"""The joint choice against every possible one."""
+"""The allocator's joint choice, compared with every possible choice."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _costs(curve: tuple[tuple[int, float], ...], level: float) -> Costs:
 
 
 def _way(gains: list[float], *, is_costly: bool = False, width: int = 1, silent: int = 0) -> Way:
-    """`silent`: how often its drafter had nothing to say."""
+    """Make a way with these gains, whose drafter had no guess `silent` times before."""
     acceptance = Acceptance(Acceptance())
     for _ in range(silent):
         acceptance.speaking.observe(False)
@@ -97,7 +97,7 @@ def test_a_full_pass_leaves_no_room_for_weak_guesses() -> None:
 
 
 def test_the_tokens_of_idle_requests_count() -> None:
-    """A guess that pays for one request alone keeps fifteen others waiting."""
+    """A guess that pays for one request alone does not where it keeps fifteen others waiting."""
     even = _way([0.5])
     costs = _costs(((1, 1.0), (2, 1.2), (16, 4.0), (17, 4.2)), 0.0)
     assert _num_guesses(Allocator(costs, 1).best([[even]])) == 1
@@ -109,7 +109,7 @@ def test_the_tokens_of_idle_requests_count() -> None:
 
 
 def test_silence_scales_gains_and_time_alike() -> None:
-    """Where the drafter has no guess, the round is plain but for the asking."""
+    """If the drafter has no guess, the round costs a plain one and the call of the drafter."""
     costs = Costs(PassCost(((1, 1.0), (2, 1.4))), {"draft": DraftCost(0.02, 0.08)})
     allocator = Allocator(costs, 1)
     spoken, silent = _way([0.8], is_costly=True), _way([0.8], is_costly=True, silent=4)

@@ -1,4 +1,4 @@
-"""One request alone is given what any batch would be."""
+"""One request alone: the fast path makes the choices that the path for batches would make."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_plain_pass_is_timed_once_in_a_while() -> None:
 
 
 class Sure:
-    """Says what it would guess and how surely; or fails."""
+    """Guesses with these chances of being right, or `fails`."""
 
     picks = says_chances = True
     num_requests = 0
@@ -84,8 +84,8 @@ class Sure:
 def answered(
     plain: LLM, drafters: dict[str, Sure], *, is_simple: bool = True, tick: float = 1.0
 ) -> dict[str, Any]:
-    """The stats of an answer, with the loop for one request or without; every look at the clock
-    takes a `tick`."""
+    """Return the stats of an answer, on the path for one request if `is_simple`, else on that for
+    batches; every reading of the clock takes a `tick`."""
     llm = plain.with_speculation({"method": "suffix", "adaptive": False})
     core = llm.engine.core
     guarded = GuardedDrafters({**drafters}, core.model.config.vocab_size)
@@ -104,7 +104,7 @@ def answered(
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_an_answer_is_weighed_as_any_other(plain: LLM, fails: bool) -> None:
-    """Who guesses, how deep and how often: also at the end of an answer, and where one fails it."""
+    """Both paths choose the same drafters and depths, at an answer's end and after failures too."""
 
     def drafters() -> dict[str, Sure]:
         return {"first": Sure((0.5, 0.3), fails=fails), "second": Sure((0.9, 0.8, 0.7))}

@@ -19,7 +19,7 @@ from forerun.speculation.step_times import StepTimes
 from forerun.types import Draw, Proposal, Tree
 
 DEEP = Budget(8)
-RIGHT, WRONG = 7, 8  # the text is all 7
+RIGHT, WRONG = 7, 8  # every token of the text is 7
 
 
 def _controller(level: float = 0.3) -> Controller:
@@ -33,7 +33,7 @@ def _pick(*, holds: bool, chance: float | None = None) -> Proposal:
 
 
 def _times(num_guesses: int = 0, **seconds: float) -> StepTimes:
-    """Of a step with one request and guesses at a tenth of a pass each."""
+    """Return the times of a step with one request; each guess adds a tenth of a pass."""
     times = StepTimes(lambda: 0.0, 1, 1 + num_guesses, num_guesses, 1 + 0.1 * num_guesses)
     times.rest_seconds = seconds.get("rest", 0.0)
     return times
@@ -48,7 +48,7 @@ def _round(
     rest: float = 0.0,
     request: int = 0,
 ) -> Choice:
-    """One request, one round in which every guess is right, or none is."""
+    """Run a round of one request in which all guesses are right, or none."""
     drafter = "draft" if pick is None else "lookup"
     (choice,) = controller.choose([controller.ways(request, drafter, budget, pick)])
     guesses = Proposal.chain([RIGHT if holds else WRONG] * choice.depth)
@@ -61,7 +61,8 @@ def _round(
 
 
 def _learn(controller: Controller, drafter: str, num: int, *, holds: bool) -> None:
-    """So many rounds in which the drafter's guesses are right, or wrong."""
+    """Let the controller observe `num` rounds in which all of the drafter's guesses are right, or
+    none."""
     guesses = Proposal.chain([RIGHT if holds else WRONG] * 8)
     for _ in range(num):
         controller.acceptance(0, drafter).observe(guesses, [RIGHT] * 8)
@@ -147,7 +148,7 @@ def test_plain_passes_are_timed_now_and_then() -> None:
 def test_a_pass_with_prompts_is_no_baseline(
     num_idle: int, num_prompt_tokens: int, is_compared: bool
 ) -> None:
-    """One with requests that do not guess may be."""
+    """A pass that reads prompts is no baseline; one beside requests without guesses may be."""
     controller, reasons = _controller(level=0.05), set()
     for _ in range(100):
         ways = controller.ways(0, "draft", DEEP)
@@ -182,7 +183,7 @@ def test_a_new_request_starts_from_the_others() -> None:
 
 
 def _siblings(num: int, num_levels: int = 2) -> Proposal:
-    """Chains that start with 0, 1, 2, …"""
+    """Return `num` chains from the root, which start with 0, 1, 2, …"""
     parents = [-1] * num + list(range(num * (num_levels - 1)))
     tokens = [*range(num), *[RIGHT] * num * (num_levels - 1)]
     return Proposal(Tree(tuple(parents)), tuple(tokens), tuple(map(Draw, range(len(tokens)))))
@@ -190,7 +191,7 @@ def _siblings(num: int, num_levels: int = 2) -> Proposal:
 
 @pytest.mark.parametrize(("max_branches", "chosen"), [(3, 2), (2, 2), (1, 1)])
 def test_branches_are_used_where_siblings_are_accepted(max_branches: int, chosen: int) -> None:
-    """Never more of them than the request allows; a third is not worth its place here."""
+    """Never more branches than the request allows; here a third is not worth its place."""
     controller = _controller()
     for idx in range(90):
         controller.acceptance(0, "lookup").observe(_siblings(3), [idx % 3, RIGHT])
@@ -258,7 +259,7 @@ def test_a_drafter_that_nobody_measured_is_asked_to_find_out() -> None:
 
 
 def test_a_lookup_that_is_mostly_silent_stays_cheap() -> None:
-    """Whatever a long answer takes, short ones are what asking costs."""
+    """The cost of asking is what calls without a guess take, not what long guesses take."""
     costs = _controller().costs
     for _ in range(5):
         costs.observe_draft("new", 1, [], 0.01)
@@ -284,7 +285,7 @@ def test_a_guess_must_be_accepted_more_often_the_more_requests_share_the_pass() 
 
 
 def test_guesses_that_make_the_rest_of_the_round_slow_do_not_pay() -> None:
-    """The pass alone would say that they do."""
+    """By the pass alone they would pay."""
     controller = _controller()
     for idx in range(60):
         holds = idx % 3 > 0
@@ -303,7 +304,7 @@ def test_the_drafters_own_chances_decide_which_guess_is_made() -> None:
 
 def test_where_all_guesses_are_accepted_the_ceiling_is_reached_within_a_few_rounds() -> None:
     controller = _controller()
-    _learn(controller, "lookup", 100, holds=False)  # what was before
+    _learn(controller, "lookup", 100, holds=False)  # an earlier answer
     controller.end(0)
     depths = [
         _round(controller, holds=True, pick=_pick(holds=True), request=1).depth for _ in range(14)
@@ -350,7 +351,7 @@ def test_a_silent_drafter_does_not_keep_another_from_guessing() -> None:
 
 @pytest.mark.parametrize(("num_trees", "pays"), [(1, True), (2, False)])
 def test_merged_drafters_pay_for_all_their_chains(num_trees: int, pays: bool) -> None:
-    """A token of a pass costs half a plain one, and guesses are nearly always right."""
+    """A token in a pass costs half a plain pass, and guesses are nearly always right."""
     costs = Costs(PassCost(((1, 1.0), (9, 5.0))), {"merge": DraftCost(1e-6, 0.0)})
     controller = Controller(costs)
     _learn(controller, "merge", 50, holds=True)
@@ -359,7 +360,7 @@ def test_merged_drafters_pay_for_all_their_chains(num_trees: int, pays: bool) ->
 
 
 def _pass_by(controller: Controller, num: int, pass_seconds: float) -> None:
-    """Plain rounds that nobody weighed."""
+    """Observe plain rounds without choosing among ways."""
     for _ in range(num):
         controller.choose([[]])
         times = _times(rest=0.2)
@@ -377,7 +378,7 @@ def test_plain_rounds_that_nobody_weighed_are_learnt_from_together() -> None:
 
 
 def test_plain_rounds_between_those_with_guesses_say_what_guesses_cost() -> None:
-    """Calibrated at 1.8 plain passes, a pass over nine tokens takes 3."""
+    """A pass over nine tokens was calibrated at 1.8 plain passes, and in use takes 3."""
     controller = _controller()
     target = controller.costs.target
     assert target.seconds(9) / target.seconds(1) == pytest.approx(1.8)
@@ -411,14 +412,14 @@ def test_what_decides_stays_small_enough_to_read() -> None:
     names = ("acceptance.py", "allocation.py", "controller.py")
     trees = [ast.parse((folder / name).read_text("utf-8")) for name in names]
     for node in [node for tree in trees for node in ast.walk(tree)]:
-        match node:  # what a docstring takes is no burden
+        match node:  # docstrings do not count
             case ast.Module() | ast.ClassDef() | ast.FunctionDef() if ast.get_docstring(node):
                 node.body = node.body[1:]
     assert sum(len(ast.unparse(tree).splitlines()) for tree in trees) <= 325
 
 
 def test_few_value_types_say_how_much_is_guessed() -> None:
-    """Beside them there is `StepTimes`, which a step fills in."""
+    """`StepTimes` is not counted: a step fills it in, so it is not a frozen value."""
     folder, found = Path(inspect.getfile(Controller)).parent, set[str]()
     for path in folder.rglob("*.py"):
         for node in ast.parse(path.read_text("utf-8")).body:

@@ -1,8 +1,8 @@
 """Never slower, on a simulated clock with recorded costs.
 
-Asked of a clean clock: never under 0.98 of plain decoding, and at most one cell in a hundred under
-0.95 of the best fixed depth on the same text. All cells are in the record that `simulated_record`
-writes; here are some that are hard.
+Required on a clock without noise: never under 0.98 of plain decoding, and at most one cell in a
+hundred under 0.95 of the best fixed depth on the same text. All cells are in the record that
+`simulated_record` writes; some hard ones are tested here.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def test_a_machine_that_stutters(curve: str, text: str) -> None:
 
 
 def test_the_record_is_what_comes_out() -> None:
-    """A few of its cells, run again. The simulated clock has no luck, but another machine's exp
-    and log may round a close decision the other way."""
+    """A few of the record's cells, run again. The simulation is deterministic, but the exp and log
+    of another machine may round a close decision the other way."""
     recorded = json.loads(RECORD.read_text(encoding="utf-8"))
     assert recorded["seed"] == HELD_OUT
     assert {key(row) for row in recorded["cells"]} == {
@@ -125,7 +125,7 @@ def test_two_drafters_beat_either_alone() -> None:
 
 
 def test_a_calibration_that_was_wrong_is_found_out() -> None:
-    """Measured when passes were cheap at any size; in truth no guess pays."""
+    """Calibration says that passes are cheap at any size; in truth no guess pays."""
     cell = world("row by row", 0.0, (TEXTS["α = 0.8"],))
     misled = controller_for(replace(cell, pass_costs=lambda n: 1 + 0.01 * n))
     assert figures(replace(cell, num_tokens=3000), misled).to_plain > 0.9
@@ -133,7 +133,7 @@ def test_a_calibration_that_was_wrong_is_found_out() -> None:
 
 @pytest.mark.parametrize("alpha", [0.4, 0.8])
 def test_costs_beyond_the_calibrated_sizes_are_learnt(alpha: float) -> None:
-    """Sixteen requests fill the pass; up to eight tokens, where it was measured, all are free."""
+    """Calibrated sizes, up to eight tokens, cost the same; sixteen requests already fill a pass."""
     drafter = world("gpu flat", 0.0, (steady(alpha),), 16).drafters[0]
     cell = World(lambda n: max(1.0, n / 16), [drafter], 8, num_slots=16, num_tokens=300)
     costs = Costs(PassCost.calibrate(cell.pass_costs, (1, 2, 4, 8)))

@@ -1,4 +1,4 @@
-"""What drafters cost."""
+"""Costs: what drafters, passes and rounds are expected to take, and what is learnt of them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_one_slow_answer_does_not_undo_what_was_timed_before() -> None:
 
 
 def test_guesses_cost_more_behind_a_long_context() -> None:
-    """By what each of their rows takes for a token of it."""
+    """Each guess adds what its row takes per token of context."""
     costs = _costs()
     costs.target.per_key = 0.004, 0.001
     short, costs.context_len = costs.round_seconds(1, 0, max_guesses=2), 500.0
@@ -103,7 +103,7 @@ def test_guesses_cost_more_behind_a_long_context() -> None:
 
 
 def test_a_context_that_is_known_is_no_surprise() -> None:
-    """Rounds that take as long as their context says leave speed and shape as they were."""
+    """Rounds that take what their context predicts change neither speed nor shape of the curve."""
     costs, before = _costs(), _costs().target.points
     costs.target.per_key, costs.context_len = (0.004, 0.001), 500.0
     for num_guesses in (0, 3, 7) * 20:
@@ -122,7 +122,7 @@ def _observe(costs: Costs, num_guesses: int, seconds: float) -> None:
 
 @pytest.mark.parametrize("per_key", [(0.002, 0.0004), (0.0005, 0.002), (0.0003, 0.0003)])
 def test_what_a_context_adds_is_learnt_from_rounds(per_key: tuple[float, float]) -> None:
-    """Whatever was timed at start; answers are long, and behind short contexts and long ones."""
+    """Rounds of long answers after short and long contexts correct whatever was timed at start."""
     costs, rng = _costs(), random.Random(2)
     costs.target.per_key = per_key
     for context_len in [50.0, 1000.0] * 10:
@@ -141,7 +141,7 @@ def _prompt(num_tokens: int = 500, seconds: float = 60.0) -> StepTimes:
 
 
 def test_plain_rounds_that_are_noted_keep_their_contexts() -> None:
-    """Those of two answers are learnt from together, and none is a surprise."""
+    """Plain rounds of two answers are learnt from together, each with its own context length."""
     costs = _costs()
     costs.target.per_key = 0.004, 0.001
     for costs.context_len in [2000.0, 50.0] * 30:
@@ -164,7 +164,7 @@ def test_a_context_that_costs_nothing_stays_so() -> None:
 
 
 def test_prompts_say_nothing_of_what_a_context_adds() -> None:
-    """Their rows attend to each other."""
+    """A prompt's rows attend to each other, so its pass says nothing of a decode's context."""
     costs = _costs()
     costs.target.per_key, costs.context_len = (0.001, 0.001), 4000.0
     for _ in range(8):
@@ -182,7 +182,7 @@ def test_nor_do_moments_in_which_the_machine_is_busy() -> None:
 
 
 def test_in_a_batch_all_rounds_are_learnt_from() -> None:
-    """There a prompt comes at any time, and the others' passes go on."""
+    """In a batch prompts come at any time, so rounds after a prompt are learnt from too."""
     costs = _costs()
     costs.is_alone = False
     costs.observe_round(_prompt())
@@ -194,7 +194,7 @@ def test_in_a_batch_all_rounds_are_learnt_from() -> None:
 
 
 def test_slow_passes_behind_a_prompt_do_not_make_guesses_seem_cheap() -> None:
-    """They all take two seconds more at first, and that wears off without guesses, too."""
+    """All passes take two seconds more at first, which wears off with guesses and without."""
     costs, rng = _costs(), random.Random(3)
     for _ in range(30):
         costs.observe_round(_prompt())
@@ -225,7 +225,7 @@ def test_where_all_answers_are_short_their_rounds_are_learnt_from() -> None:
 
 
 def test_what_rounds_with_guesses_take_beyond_the_curve_is_learnt() -> None:
-    """Plain rounds take what was calibrated, and the few with guesses half a second more."""
+    """Plain rounds take what was calibrated; those with guesses take half a second more."""
     costs, rng = _costs(), random.Random(1)
     for _ in range(100):
         num = rng.choice((0, 0, 0, 3))
@@ -238,7 +238,7 @@ def test_what_rounds_with_guesses_take_beyond_the_curve_is_learnt() -> None:
 
 
 def _whole_round(seconds: float, num_requests: int = 1, num_told: int = 1) -> StepTimes:
-    """Of a drafter that guesses four tokens for each; most of it is waited for in the pass."""
+    """Return the times of a round with four guesses per request, mostly spent in the pass."""
     guesses = 4 * num_requests
     times = StepTimes(num_requests=num_requests, num_guesses=guesses)
     times.num_tokens = num_requests + guesses
@@ -254,9 +254,9 @@ def test_a_round_that_begins_early_takes_what_it_took_as_a_whole() -> None:
     for num in (1, 4):
         parts = costs.round_seconds(1, 0, num)[-1], costs.draft_seconds("head", 1, [1] * num)
         assert sum(parts) == pytest.approx(1.25)
-    costs.is_alone = False  # rounds of several begin when they are asked for
+    costs.is_alone = False  # rounds of several requests do not begin early
     assert costs.draft_seconds("head", 1, [1] * 4) == pytest.approx(2.5)
-    costs.is_alone, costs.is_free = True, False  # and so do those under a grammar
+    costs.is_alone, costs.is_free = True, False  # nor do those under a grammar
     assert costs.draft_seconds("head", 1, [1] * 4) == pytest.approx(2.5)
     assert costs.round_seconds(1, 0, 0) == pytest.approx([1.0])
     for _ in range(100):
@@ -289,7 +289,7 @@ def test_rounds_that_are_slow_each_time_are_asked_for_more_and_more_rarely() -> 
     tries = list[int]()
     for num in range(40_000):
         whole = costs.round_seconds(1, 0, 4)[-1] + costs.draft_seconds("head", 1, [1] * 4)
-        if whole < 1.6:  # as long as two plain ones
+        if whole < 1.6:  # two plain rounds
             tries.append(num)
             costs.note_round(_whole_round(3.0))
         else:
@@ -305,14 +305,14 @@ def test_whole_rounds_are_learnt_from_and_passes_are_not(is_weighed: bool) -> No
     costs.expect_whole("head", 1.0, 0.8)
     observe = costs.observe_round if is_weighed else costs.note_round
     for _ in range(200):
-        observe(_whole_round(9.0))  # behind a plain one: it was not begun early
+        observe(_whole_round(9.0))  # after a plain round: not begun early
         observe(_whole_round(1.6))
         observe(_whole_round(9.0, num_told=0))  # a prompt was read first
         observe(StepTimes(num_requests=1, num_tokens=1, pass_seconds=1.0))
     whole = costs.round_seconds(1, 0, 4)[-1] + costs.draft_seconds("head", 1, [1] * 4)
     assert whole == pytest.approx(1.6, rel=0.01)
     assert costs.target.seconds(5) == pytest.approx(1 + 4 / 7, rel=0.01)
-    assert costs.round_seconds(1, 0, 0) == pytest.approx([0.8])  # never two behind each other
+    assert costs.round_seconds(1, 0, 0) == pytest.approx([0.8])  # never two plain rounds in a row
     for _ in range(200):
         observe(StepTimes(num_requests=1, num_tokens=1, pass_seconds=0.6, rest_seconds=0.3))
     assert costs.round_seconds(1, 0, 0) == pytest.approx([0.9], rel=0.01)
@@ -350,13 +350,13 @@ def test_what_a_trial_took_beyond_the_parts_of_a_round_is_expected_from_the_star
     after = costs.round_seconds(1, 0, 2)
     assert after[0] == before[0]
     assert after[2] == pytest.approx(before[2] + 0.3)
-    costs.expect_excess("head", 2, parts - 0.3)  # a trial on a better moment
+    costs.expect_excess("head", 2, parts - 0.3)  # a trial at a faster moment
     assert costs.round_seconds(1, 0, 2) == before
 
 
 def test_a_text_is_read_first_where_there_is_enough_to_come() -> None:
     costs = _costs(head=DraftCost(0.1, 0.05))
-    assert costs.may_read("head", 10_000, 1)  # nobody timed it
+    assert costs.may_read("head", 10_000, 1)  # never timed
     cost = DraftCost(0.1, 0.05)
     cost.per_row = 0.01 * costs.plain_seconds(1)
     costs = _costs(head=cost)
@@ -377,7 +377,7 @@ def test_slow_moments_say_little_of_rounds_with_guesses() -> None:
 
 
 def test_of_rounds_that_were_met_often_a_part_is_learnt_from() -> None:
-    """One in four moves the curve; a size that is new does at once."""
+    """Of a size met often one round in four moves the curve; a new size does at once."""
     costs, before = _costs(), _costs().target
     for num in range(32 + 3):
         costs.observe_round(_slow_round(3, slowdown=1.0 if num < 32 else 1.1))
@@ -403,7 +403,7 @@ def _far_on(costs: Costs) -> None:
 
 
 def _faster(costs: Costs) -> None:
-    """Two plain rounds, one behind the other: what they take as a whole is learnt."""
+    """Note two fast plain rounds in a row, which are learnt from as a whole."""
     for _ in range(2):
         costs.note_round(StepTimes(lambda: 0.0, 1, 1, 0, 0.5))
 
@@ -430,7 +430,7 @@ def _noted(costs: Costs) -> None:
 def test_what_was_reckoned_before_is_forgotten_when_it_changes(
     happens: Callable[[Costs], None],
 ) -> None:
-    """Costs that were asked before know what those do that were not."""
+    """Costs that had cached an estimate answer the same as costs that were never asked."""
     asked, fresh = _costs(), _costs()
     for costs in (asked, fresh):
         costs.target.per_key = 0.004, 0.001
@@ -451,7 +451,7 @@ def test_more_guesses_than_were_asked_for_before_are_reckoned() -> None:
 
 
 def test_of_answers_that_were_heard_often_a_part_is_learnt_from() -> None:
-    """One in four; another number of guesses is learnt from at once."""
+    """Of draft times seen often one in four is learnt from; those of a new size are at once."""
     costs = _costs()
     for num in range(32 + 3):
         costs.observe_draft("draft", 1, [1] * 4, 0.4 if num < 32 else 0.5)
@@ -484,11 +484,11 @@ def test_a_plain_round_has_a_head_start_that_it_loses_behind_guesses(is_weighed:
         observe(_plain_round(head_start=0.2))
     plain, guess = costs.round_seconds(1, 0, 1)
     assert plain == pytest.approx(1.3 - 0.2, rel=0.01)
-    assert guess == pytest.approx(1 + 1 / 7 + 0.3 + 0.2, rel=0.01)  # the next one loses it
+    assert guess == pytest.approx(1 + 1 / 7 + 0.3 + 0.2, rel=0.01)  # the next loses its start
     for _ in range(200):
         costs.observe_round(_guess_round())
     _, guess = costs.round_seconds(1, 0, 1)
-    assert guess == pytest.approx(1 + 1 / 7 + 0.3, rel=0.01)  # none of these was behind them
+    assert guess == pytest.approx(1 + 1 / 7 + 0.3, rel=0.01)  # no plain round followed these
     for _ in range(200):
         observe(_plain_round())
     assert costs.round_seconds(1, 0, 0)[0] == pytest.approx(1.3, rel=0.01)
@@ -502,7 +502,7 @@ def test_prompts_say_nothing_of_the_head_start_of_plain_rounds() -> None:
     for _ in range(50):
         prompt = StepTimes(num_requests=1, num_tokens=64, pass_seconds=10.0, rest_seconds=0.3)
         costs.note_round(prompt)
-        costs.note_round(_plain_round())  # the first behind it
+        costs.note_round(_plain_round())  # the first round after the prompt
     assert costs.round_seconds(1, 0, 0)[0] == pytest.approx(before, rel=0.02)
 
 

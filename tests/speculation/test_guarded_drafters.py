@@ -28,7 +28,7 @@ PARAMS = SamplingParams(temperature=0.8, seed=2, max_tokens=12, ignore_eos=True)
 
 
 class Broken:
-    """Fails where `fails` says so; else guesses token 1."""
+    """Fails in the way that `fails` names; else guesses token 1."""
 
     picks = False
     num_requests = 0
@@ -65,7 +65,7 @@ def with_drafter(plain: LLM, drafter: Any, controller: Controller | None = None)
 
 
 def hopeful() -> Controller:
-    """Guesses pay here."""
+    """Return a controller by whose costs guesses pay."""
     return Controller(Costs(PassCost(((1, 1.0), (8, 1.1)))))
 
 
@@ -121,11 +121,11 @@ def test_a_controller_may_fail_too(
     assert "lost the thread" in caplog.text
     assert output.token_ids == plain.generate("abc", PARAMS)[0].outputs[0].token_ids
     held = {name for name, num in llm.in_use().items() if num}
-    assert held == ({"controller_entries"} if place == "end" else set())  # its own, which it kept
+    assert held == ({"controller_entries"} if place == "end" else set())  # kept by its `end`
 
 
 def test_the_first_failure_is_logged(plain: LLM, caplog: pytest.LogCaptureFixture) -> None:
-    """And is no warning, which the tests' own settings would turn into an error."""
+    """It is logged, not raised as a Python warning, which the test settings would make an error."""
     llm = with_drafter(plain, Broken("propose"))
     llm.generate(["abc", "b", "cab"], PARAMS)
     llm.generate("abc", PARAMS)
@@ -151,7 +151,7 @@ def test_an_end_that_fails_leaves_no_request_behind(
 def test_a_pick_that_throws_is_the_fault_of_one(
     plain: LLM, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Picks are asked for all requests at once; those of the others are still heard."""
+    """Picks are asked for all requests at once; one failure must not lose the others' picks."""
     drafter = Broken("one")
     drafter.picks = True
     llm = with_drafter(plain, drafter, hopeful())
@@ -182,7 +182,7 @@ def test_a_pick_that_was_drawn_is_refused(plain: LLM, caplog: pytest.LogCaptureF
 
 
 class OnlyEven:
-    """A grammar of tokens that are even."""
+    """A grammar that allows even tokens."""
 
     def num_fitting(self, _: Sequence[int], tokens: Sequence[int]) -> int:
         return next((n for n, token in enumerate(tokens) if token % 2), len(tokens))

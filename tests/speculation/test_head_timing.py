@@ -1,4 +1,4 @@
-"""What a head costs is known before the first request, and nothing is left of finding out."""
+"""A head's cost is timed before the first request, and the timing leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forerun.models.text.compatibility import tokenizer_hash
 from tests.drafters.heads.random_heads import CONFIGS, write_head
 from tests.engine.leaks import assert_nothing_is_held
 
-MODELS = {"distilled", "pass"}  # what they cost is learnt in use, as of all draft models
+MODELS = {"distilled", "pass"}  # draft models: their cost is learnt in use
 
 
 @pytest.mark.parametrize("kind", sorted(set(CONFIGS) - MODELS))

@@ -1,4 +1,4 @@
-"""Looking less often where nothing pays, and at once again where something does."""
+"""Looks become rarer where no guess pays, and frequent again at once where one does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from forerun.speculation.choice import Choice, Reason
 from forerun.speculation.looks import Looks
 from tests.contracts.test_drafters import View
 
-COST = 0.035  # what a look of SmolLM2 takes that finds nothing
+COST = 0.035  # a look that finds nothing, on SmolLM2
 
 
 def request(round_idx: int) -> View:
@@ -43,7 +43,7 @@ def test_what_pays_is_followed() -> None:
 
 
 def test_what_pays_little_is_not_waited_for_long() -> None:
-    """A guess that brings as much as two looks cost is no reason for many."""
+    """A guess that gains as much as two looks cost justifies few looks."""
     little, much, cost = Looks(), Looks(), 0.008
     for looks, gain in ((little, 2 * cost), (much, 1.0)):
         due_rounds(looks, 100, gain=0.0, cost=cost)
@@ -69,7 +69,7 @@ def test_a_look_that_costs_next_to_nothing_is_always_worth_it() -> None:
 
 
 def test_who_was_taken_is_asked_again_for_some_rounds() -> None:
-    """Until it is weighed anew, and another is chosen."""
+    """A chosen way is kept for some rounds, or until another is chosen."""
     looks, choice = Looks(), Choice(Reason.PAYS, "head", depth=3)
     looks.weighed(request(10), ["head"], choice)
     assert looks.stay(request(11)) is choice
@@ -92,7 +92,7 @@ def test_who_is_not_taken_sleeps_ever_longer_until_it_is() -> None:
 
 
 def test_who_is_outbid_sleeps_seven_rounds_at_most() -> None:
-    """A wrong prediction has no more guesses after two tokens: then a head is wanted again."""
+    """A wrong prediction runs out of guesses after two tokens, and then a head is wanted again."""
     looks, other = Looks(), Choice(Reason.PAYS, "prediction", depth=3)
     weighed = [idx for idx in range(300) if _is_weighed(looks, idx, other)]
     assert weighed[:6] == [0, 1, 3, 7, 14, 21]

@@ -1,4 +1,4 @@
-"""A new method is one entry: nothing else knows its drafter, not even one with a cache."""
+"""A new method is one entry in the table: no other code knows its drafter, even with a cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARAMS = SamplingParams(temperature=0.8, seed=1, max_tokens=40, ignore_eos=True)
 
 
 class Head:
-    """Guesses the last token again; its cache has pages that nobody looks at."""
+    """Guesses the last token again; it has a cache with pages that nothing reads."""
 
     picks = False
     max_len = 1000

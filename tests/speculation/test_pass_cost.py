@@ -1,4 +1,4 @@
-"""What a pass costs, on a machine that others use too."""
+"""What a pass costs, on a shared machine."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_wrong_calibration_is_corrected_by_what_is_seen() -> None:
 
 
 def test_small_sizes_that_are_met_often_are_told_apart() -> None:
-    """Five rows take longer than a line from four to eight says; four and eight do not."""
+    """Five rows take longer than interpolating between four and eight would say."""
     truth = {1: 1.0, 4: 1.3, 5: 1.6, 8: 1.9}
     curve, rng = PassCost(POINTS), random.Random(4)
     for _ in range(400):
@@ -175,7 +175,7 @@ def test_larger_passes_are_timed_where_that_is_quick_however_slow_the_very_first
 def test_plain_passes_are_timed_as_they_run(
     monkeypatch: pytest.MonkeyPatch, seconds: float, begins: bool, num: int
 ) -> None:
-    """Some in a row, where each begins the next, and that is quick."""
+    """Several in a row are timed if each begins the next and they are quick."""
     asked = list[int]()
 
     def timer(*_args: object, num_in_a_row: int = 1) -> Callable[[int], float]:

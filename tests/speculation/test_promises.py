@@ -128,8 +128,7 @@ Started = Callable[[PassCost, list[Path]], LLM]
 
 @pytest.fixture
 def started(tiny_path: Path, monkeypatch: pytest.MonkeyPatch) -> Started:
-    """An engine as it starts by default, on a machine with these costs and a package with these
-    heads."""
+    """Return a function that starts a default engine, given pass costs and shipped heads."""
 
     def start(passes: PassCost, heads: list[Path]) -> LLM:
         monkeypatch.setattr("forerun.engine.setup.drafting.calibrate", lambda *_: deepcopy(passes))
@@ -142,7 +141,7 @@ def started(tiny_path: Path, monkeypatch: pytest.MonkeyPatch) -> Started:
 def test_auto_asks_the_trained_head_where_nothing_repeats(
     plain: LLM, started: Started, eagle3: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A head that takes next to nothing, beside whatever else this machine has to do."""
+    """The head's time is set to next to nothing, so that the machine's load does not matter."""
     timed = "forerun.engine.setup.drafting.timed_head"
     monkeypatch.setattr(timed, lambda *_: DraftCost(0.0, 1e-3))
     monkeypatch.setattr(Trial, "seconds", lambda _, *guesses: 1.1 if guesses else 1.0)
@@ -166,7 +165,7 @@ def test_auto_loads_no_head_that_cannot_pay_and_says_so(started: Started, eagle3
 def test_a_head_that_takes_longer_than_its_weights_say_goes_again(
     started: Started, eagle3: Path
 ) -> None:
-    """On a target whose pass takes no time to speak of, it is timed, and then it cannot pay."""
+    """By its weights it could pay; timed against a target with almost free passes, it cannot."""
     llm = started(PassCost(((1, 1e-9), (16, 1.05e-9))), [eagle3])
     llm.generate("hello", ASKED)
     assert set(llm.metrics()["drafters"]) <= {"suffix"}
@@ -183,7 +182,7 @@ def test_where_rounds_begin_early_a_head_pays_by_rounds_that_were_timed(
     guessing: float,
     is_taken: bool,
 ) -> None:
-    """What its parts cost says nothing there: by these passes it would never pay."""
+    """By the costs of a round's parts it would never pay; only whole rounds count there."""
 
     def seconds(_: Trial, drafters: Mapping[str, Drafter] = {}, depth: int = 0) -> float:
         assert (len(drafters), depth) in ((0, 0), (1, 0), (1, 5))
@@ -207,7 +206,7 @@ def test_where_rounds_begin_early_a_head_pays_by_rounds_that_were_timed(
 def test_a_head_for_another_tokenizer_is_left_out(
     plain: LLM, started: Started, tmp_path: Path
 ) -> None:
-    """The weights are the same, so it was found; the default must start all the same."""
+    """Its target's weights match, so it is found; the default must start without it."""
     config = eagle3_config(plain.model.config, "another")
     head = with_card(write_eagle3(tmp_path / "o", config), [0.99] * 7)
     llm = started(FLAT, [head])
@@ -228,7 +227,7 @@ def test_kernels_without_hidden_states_leave_heads_out(
 def test_a_head_that_is_far_from_its_card_is_put_aside(
     plain: LLM, eagle3: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Random weights, and a card that says 99 %."""
+    """A head with random weights, whose card promises 99 %."""
     config = {"method": "eagle3", "model": str(eagle3), "adaptive": False}
     llm = plain.with_speculation(config)
     with caplog.at_level(logging.WARNING, "forerun"):
@@ -253,12 +252,12 @@ def test_texts_that_nobody_learnt_do_not_count_against_a_card(plain: LLM, eagle3
     assert not llm.metrics()["left_out"]
     served = llm.metrics()["drafters"]["eagle3"]
     rate = served["accepted_per_position"][0] / served["drafted_per_position"][0]
-    assert rate < 0.2  # where 0.99 was promised
+    assert rate < 0.2  # the card promises 0.99
 
 
 @pytest.mark.parametrize(("every", "is_found_out"), [(2, False), (3, False), (30, True)])
 def test_half_as_often_is_no_reason(every: int, is_found_out: bool) -> None:
-    """A card of 60 %, and every second, third or thirtieth guess accepted."""
+    """The card promises 60 %; every second, third or thirtieth guess is accepted."""
     check = CardCheck({"head": Card((0.6, 0.5))})
     reasons = [check.observe("head", is_accepted=idx % every == 0) for idx in range(2000)]
     assert sum(reason is not None for reason in reasons) == is_found_out

@@ -1,4 +1,4 @@
-"""A head whose rounds begin early is asked in all of them, or rests; others do after long naps."""
+"""A head whose rounds begin early is asked in every round, or rests for many rounds."""
 
 from __future__ import annotations
 
@@ -34,32 +34,34 @@ PARAMS = SamplingParams(temperature=0, max_tokens=NUM_TOKENS, ignore_eos=True)
 
 
 class Head(KnownAnswer):
-    """Looks at hidden states, and guesses once it has seen some."""
+    """Reads hidden states, and guesses only after it was told of some."""
 
     layers = (0,)
 
     def __init__(self, answer: Sequence[int]) -> None:
         super().__init__(answer)
-        self.heard: list[int] = []  # positions from which on it was told of hidden states
-        self.asked: list[int] = []  # tokens of the answer that were known
+        self.heard: list[int] = []  # first position of each call of `tapped`
+        self.num_heard = 0  # positions up to the end of the last call
+        self.asked: list[int] = []  # length of the output at each guess
         self.others: list[int] = []
 
     def num_behind(self, _: RequestView) -> int:
         return 0
 
     def tapped(self, request: RequestView, start: int, rows: Mapping[int, FloatArray]) -> None:
-        del request, rows
+        del request
         self.heard.append(start)
+        self.num_heard = start + len(rows[0])
 
     def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
         (request,) = requests
-        assert self.heard[-1] + 1 <= len(request.tokens) - 1, "hidden states are missing"
+        assert self.num_heard == len(request.tokens) - 1, "hidden states of all but the last"
         self.asked.append(len(request.output))
         return super().propose(requests, budgets)
 
 
 class Lookup(KnownAnswer):
-    """Knows the answer from its tenth to its twentieth token."""
+    """Guesses only the tenth to the twentieth token of the answer."""
 
     picks = True
 
@@ -70,7 +72,7 @@ class Lookup(KnownAnswer):
 
 
 class Bound:
-    """A grammar that says something from the beginning on."""
+    """A grammar that binds from the first token on."""
 
     def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:  # noqa: ARG002
         return True
@@ -80,8 +82,8 @@ class Bound:
 
 
 class KnownCosts(Costs):
-    """A plain round takes a second, or other `plain` ones, and one with the head's guesses twice
-    as long; no clock is believed."""
+    """Fixed costs: `plain` seconds for a plain round, twice that with the head's guesses; nothing
+    is learnt from times."""
 
     def __init__(self, *, is_early: bool = True, plain: float = 1.0) -> None:
         super().__init__(PassCost(((1, plain), (16, plain))), {"head": DraftCost(plain, 0.0)})
@@ -103,7 +105,7 @@ def answered(
     params: SamplingParams = PARAMS,
     **drafters: Drafter,
 ) -> CompletionOutput:
-    """On a clock by which every look takes longer than a token."""
+    """Answer with these drafters, on a clock by which every look takes longer than a token."""
     llm = plain.with_speculation({"method": "suffix", "adaptive": False})
     core, seconds = llm.engine.core, itertools.count()
     guarded = GuardedDrafters(drafters, core.model.config.vocab_size)
@@ -135,11 +137,11 @@ def test_a_head_whose_guesses_fail_rests_and_hears_nothing(plain: LLM) -> None:
     output = answered(plain, head=head)
     assert tuple(output.token_ids) == answer
     gaps = [late - early for early, late in itertools.pairwise(head.heard)]
-    assert gaps.count(1) + gaps.count(3) >= len(gaps) - 1  # a prompt of three
+    assert gaps.count(1) + gaps.count(3) >= len(gaps) - 1  # 3: the prompt
     (rest,) = (gap for gap in gaps if gap > 3)
-    assert REST <= rest <= REST + 8  # looks are rare there
+    assert REST <= rest <= REST + 8  # looks are rare by then
     tried = [num for num in head.asked if num < REST]
-    assert tried == list(range(1, 1 + len(tried)))  # in a row, or never
+    assert tried == list(range(1, 1 + len(tried)))  # round after round, until it rests
     assert len(head.asked) < 24
 
 
@@ -156,7 +158,7 @@ WAITING = StructuredOutputsParams(regex="[a-m]*", triggers=("nothing like it",))
 TOGETHER: tuple[dict[str, Any], ...] = (
     {"structured_outputs": WAITING},
     {"temperature": 0.7, "seed": 1},
-    {"top_p": 0.9},  # of the best token alone
+    {"top_p": 0.9},  # keeps the best token alone
 )
 
 
@@ -203,7 +205,7 @@ def test_a_head_stays_where_only_the_beginning_of_reasoning_is_bound(plain: LLM)
 def test_rounds_before_the_end_may_come_are_not_taken_for_others(
     plain: LLM, min_tokens: int
 ) -> None:
-    """What may not come yet is masked, so they do not begin early; the head stays for the rest."""
+    """EOS is masked before `min_tokens`, so rounds do not begin early; the head stays for later."""
     params = replace(PARAMS, min_tokens=min_tokens, ignore_eos=False)
     guarded = GuardedDrafters({"head": Head(())}, plain.engine.core.model.config.vocab_size)
     controller = Controller(KnownCosts())

@@ -1,4 +1,4 @@
-"""What the controller is told of a step, and what it is left alone with."""
+"""What the controller is told of a step, and when it is not asked."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Picking:
 
 
 class CountingCosts(Costs):
-    """Of n tokens a pass costs 1 + n."""
+    """A pass over n tokens costs 1 + n; counts the passes that are learnt from."""
 
     def __init__(self) -> None:
         super().__init__(PassCost(((1, 2.0), (2, 3.0), (4, 5.0))))
@@ -59,7 +59,7 @@ class CountingCosts(Costs):
 
 
 def passes_heard(plain: LLM, drafter: Picking, **others: Picking) -> tuple[int, dict[str, int]]:
-    """How many passes are learnt from while one answer is written, and the choices."""
+    """Return how many passes one answer's costs are learnt from, and its choices."""
     llm = plain.with_speculation({"method": "suffix", "adaptive": False})
     core, costs = llm.engine.core, CountingCosts()
     drafters = GuardedDrafters({**others, "suffix": drafter}, core.model.config.vocab_size)
@@ -73,11 +73,11 @@ def test_silent_rounds_take_no_time_of_the_controller(plain: LLM) -> None:
     num_heard, choices = passes_heard(plain, Picking(()))
     assert choices["silent"] > 1
     assert set(choices) <= {"silent", "not looked", "no room"}
-    assert 0 < num_heard <= sum(choices.values()) / 8  # they are learnt from together
+    assert 0 < num_heard <= sum(choices.values()) / 8  # eight or more are learnt from as one
 
 
 class Hinting(Picking):
-    """Has nothing to say in every second round, and says so."""
+    """Says by `may_guess` that it has no guess in every second round."""
 
     num_glances = 0
 
@@ -95,7 +95,7 @@ def test_who_has_nothing_to_say_is_not_asked(plain: LLM) -> None:
 
 
 class Mute(Picking):
-    """Has nothing to say, and says so."""
+    """Says by `may_guess` that it never has a guess."""
 
     def may_guess(self, request: RequestView, budget: Budget) -> bool:  # noqa: ARG002
         return False
@@ -111,19 +111,19 @@ def test_nor_is_one_beside_whom_another_speaks(plain: LLM) -> None:
 def test_rounds_that_were_weighed_are_timed(plain: LLM) -> None:
     num_heard, choices = passes_heard(plain, Picking((1, 2, 3)))
     weighed = sum(choices.values()) - choices.get("silent", 0) - choices.get("not looked", 0)
-    num_settling = 12 - 3  # behind the prompt, but for one in four
+    num_settling = 12 - 3  # after the prompt one in four is learnt from
     assert num_heard >= weighed - choices.get("no room", 0) - num_settling > 0
 
 
 def test_drafters_hear_what_a_guess_must_be_worth(plain: LLM) -> None:
     drafter = Picking((1, 2, 3))
     passes_heard(plain, drafter)
-    assert drafter.budgets[0].least_chance == pytest.approx(0.5)  # of n tokens a pass costs 1 + n
+    assert drafter.budgets[0].least_chance == pytest.approx(0.5)  # a pass over n tokens costs 1 + n
     assert all(budget.least_chance > 0 for budget in drafter.budgets)
 
 
 def test_a_step_tells_once_where_its_seconds_went(plain: LLM) -> None:
-    """On a clock that shows a second more at every glance."""
+    """Uses a clock that advances by a second at every reading."""
     llm = plain.with_speculation({"method": "bigram", "adaptive": False})
     core, told = llm.engine.core, list[StepTimes]()
     assert core.speculation is not None
@@ -148,7 +148,7 @@ def test_a_step_tells_once_where_its_seconds_went(plain: LLM) -> None:
 
 
 class Asked(Picking):
-    """It has to be asked, which takes a second of the clock, and is never right."""
+    """A drafter that does not pick: a guess takes a second of the clock, and is never right."""
 
     picks = False
 

@@ -1,4 +1,4 @@
-"""How often guesses hold: closed forms against brute force, simulation and each other."""
+"""How often guesses are accepted: closed forms against brute force, simulation and each other."""
 
 from __future__ import annotations
 

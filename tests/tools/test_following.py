@@ -1,4 +1,4 @@
-"""Schemas of which a part cannot be followed: the rest is."""
+"""Schemas of which a part cannot be followed: the rest still is."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_schema_that_is_too_long_to_look_at_every_part_is_any_object() -> None
 
 
 def test_what_takes_long_is_refused() -> None:
-    """A look of a second."""
+    """Each check takes a second."""
     seconds = 0.0
 
     def check(_: StructuredOutputsParams) -> None:

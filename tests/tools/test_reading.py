@@ -1,4 +1,4 @@
-"""Words and calls, in whatever pieces a text comes."""
+"""Words and calls are read from a text, however it is split."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_what_was_written_is_read(
 def test_json_alone_is_read_as_well(
     block: str, before: str, name: str, given: Any, indent: int | None, data: st.DataObject
 ) -> None:
-    """Behind words, and at the start of an answer, where no line breaks are needed."""
+    """JSON after words, or at the start of an answer, where no line breaks are needed."""
     call = json.dumps({"name": name, "arguments": given}, indent=indent)
     text = before + block % call
     said, calls = told(FORMATS["hermes"], cut(text if before else text.lstrip("\n"), data))
@@ -118,7 +118,7 @@ def test_what_no_name_begins_with_is_told_at_once() -> None:
 
 @given(st.text(" \n", max_size=6), st.data())
 def test_white_space_is_kept(space: str, data: st.DataObject) -> None:
-    """An output is read as if a paragraph began there, of which nobody is told."""
+    """The reader puts line breaks before an output, as calls may begin with them; none is told."""
     for text in (space, f"{space}a{space}b{space}"):
         assert told(FORMATS["hermes"], cut(text, data)) == (text, [])
 
@@ -130,7 +130,7 @@ def test_words_stay_what_they_are(form: CallFormat, text: str, data: st.DataObje
 
 @given(st.sampled_from(list(FORMATS.values())), arguments, st.data())
 def test_an_answer_that_was_cut_off(form: CallFormat, given: Any, data: st.DataObject) -> None:
-    """Of the last call comes what there is."""
+    """Of a call that is cut off, the part that came is told."""
     spelled = json.dumps(given)
     text = form.written([("add", spelled)])
     end = data.draw(st.integers(0, len(text)))
@@ -145,7 +145,7 @@ def test_an_answer_that_was_cut_off(form: CallFormat, given: Any, data: st.DataO
 
 @pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
 def test_a_stream_waits_for_nothing_else(form: CallFormat) -> None:
-    """What cannot begin a call is told at once, arguments character by character."""
+    """Text that cannot begin a call is told at once; arguments come character by character."""
     reader = CallReader(form, TOOLS)
     assert reader.read("Let me see") == [Words("Let me see")]
     assert reader.read(". ") == [Words(".")]

@@ -1,4 +1,4 @@
-"""Schemas of tools: no names but those that they tell of."""
+"""Schemas of tools allow no properties but those that they name."""
 
 from __future__ import annotations
 

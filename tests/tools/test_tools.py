@@ -1,4 +1,4 @@
-"""What tools are, who may be called, and how models are told of them."""
+"""What tools are, which of them may be called, and how models are told of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from forerun.tools import FORMATS, CallBegun, Calling, Tool, Toolbox, ToolCall, 
 from forerun.types import SamplingParams, StructuredOutputsParams
 from tests.tiny_model import JSON_LETTERS, write_tiny_model
 
-# As families write them, shortened to what matters here.
+# Chat templates of model families, shortened to what matters here.
 TEMPLATES = {
     "hermes": "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}"
     "{{ m.content }}{% for c in m.tool_calls %}<tool_call>\n{{ c.function.arguments | tojson }}"
@@ -113,7 +113,7 @@ def binds(tokenizer: Tokenizer, found: Calling, text: str) -> bool:
 
 
 def fits(tokenizer: Tokenizer, found: Calling, text: str) -> bool:
-    """As a whole, from the first trigger on."""
+    """Whether the whole text fits the grammar of these calls, from the first trigger on."""
     wanted = found.structure
     grammar = Grammars(tokenizer).of(wanted, shows_special=True)
     assert grammar is not None
@@ -152,7 +152,7 @@ def test_what_an_answer_may_be(tokenizer: Tokenizer) -> None:
 
 
 def test_calls_as_json_alone(tmp_path: Path) -> None:
-    """Models that may choose write them so where they have not quite learnt the marks."""
+    """Models that have not quite learnt the marks write calls so when a call is optional."""
     path = write_tiny_model(tmp_path / "target", seed=0, letters=JSON_LETTERS + "`")
     tokenizer = load_tokenizer(open_checkpoint(path, None))
     line = '{"name": "weather", "arguments": {"city": "rom"}}'
@@ -197,7 +197,7 @@ def test_calls_as_json_alone(tmp_path: Path) -> None:
 
 
 def test_a_schema_beside_tools(tokenizer: Tokenizer) -> None:
-    """Words must fit it, and calls need not."""
+    """Words must fit the schema; calls need not."""
     answer = StructuredOutputsParams(json={"type": "array", "items": {"type": "integer"}})
     found = calling(tokenizer, tool(), answer=answer)
     call = FORMATS["hermes"].written([("weather", '{"city": "rom"}')])
@@ -217,7 +217,7 @@ def test_a_schema_beside_tools(tokenizer: Tokenizer) -> None:
 
 
 def test_a_schema_that_cannot_be_followed(tokenizer: Tokenizer) -> None:
-    """Strict tools say so; with others the keyword alone is left out, or all if need be."""
+    """A strict tool is refused; else only the odd keyword is left out, or all if need be."""
     odd = {
         "type": ["object", "null"],
         "properties": {
@@ -354,7 +354,7 @@ def test_calls_that_are_none(tokenizer: Tokenizer) -> None:
 
 @pytest.mark.parametrize("arguments", ['{"city": "ro', "", None, "[1]", '{"a":' + "[" * 3000])
 def test_arguments_that_were_cut_off_come_back(tokenizer: Tokenizer, arguments: Any) -> None:
-    """As they came; a template that writes JSON shows them as a text."""
+    """Incomplete arguments are shown as they came; a template that writes JSON shows a string."""
     box = toolbox(tokenizer, TEMPLATES["hermes"])
     with_tools = tokenizer.with_chat_template(TEMPLATES["hermes"])
     written = json.dumps(arguments or {})
@@ -369,7 +369,7 @@ def test_arguments_that_were_cut_off_come_back(tokenizer: Tokenizer, arguments: 
 
 
 def test_results_of_several_calls_are_one_message(tokenizer: Tokenizer) -> None:
-    """Some templates want users and assistants to take turns."""
+    """Some templates require that user and assistant messages alternate."""
     turns = (
         "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
         "{{ raise_exception('take turns') }}{% endif %}[{{ m.role }}]{{ m.content }}{% endfor %}"
@@ -405,7 +405,7 @@ def test_a_choice_of_none_needs_no_known_template(tokenizer: Tokenizer) -> None:
 
 
 def test_marks_that_are_special_tokens(tokenizer: Tokenizer) -> None:
-    """Texts leave special tokens out, and calls are read from texts."""
+    """Calls are read from text, which usually omits special tokens: here it must keep them."""
     backend = tokenizers.Tokenizer.from_str(tokenizer._backend.to_str())
     assert not toolbox(tokenizer).form.is_special
     backend.add_special_tokens(["<tool_call>"])
@@ -450,7 +450,7 @@ def test_names_of_parsers_are_the_same_everywhere() -> None:
 
 
 def test_numbers_beyond_floats_are_the_largest_one() -> None:
-    """Schemas allow them, and JSON has no others to send on."""
+    """Schemas allow such numbers, but JSON has no infinity to send on."""
     digits = "9" * 5000
     call = ToolCall("count", f'{{"a": 1e400, "b": -1e400, "c": {digits}, "d": [7, 0.5]}}')
     most = sys.float_info.max

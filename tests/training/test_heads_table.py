@@ -1,4 +1,4 @@
-"""The table of all kinds: the same texts, one record."""
+"""The table that compares all kinds of heads: the same texts, one record."""
 
 from __future__ import annotations
 

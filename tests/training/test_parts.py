@@ -1,4 +1,4 @@
-"""Parts of a training, each against the plainest way to say the same."""
+"""Parts of a training, each compared with the plainest way to compute the same."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_attention_to_a_text_and_a_chain_is_one_softmax(num: int) -> None:
 
 
 def test_attention_of_some_roots_is_that_of_all() -> None:
-    """Elsewhere no gradient comes in, so those of keys and values are the same too."""
+    """Other rows get no gradient, so the gradients of keys and values are the same too."""
     generator = torch.Generator().manual_seed(5)
     roots = torch.randperm(2 * 17, generator=generator)[:20]
     grid = Grid(2, 17, roots)

@@ -35,7 +35,7 @@ SMALL: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sharp, so that it says the same again and again."""
+    """A model with sharp laws, which therefore repeats itself."""
     folder = tmp_path_factory.mktemp("models") / "target"
     return write_tiny_model(folder, seed=0, sharpness=4.0, num_layers=2)
 

@@ -101,7 +101,7 @@ def test_drawn_tokens_follow_the_law() -> None:
 def test_a_head_that_is_fed_back_says_what_the_drafter_says(
     tmp_path: Path, kind: str, flags: dict[str, Any]
 ) -> None:
-    """The same row of the same place, from the features of a text and its own outputs behind them:
+    """Both give the same logits at each place, from a text's features and then their own outputs:
     the served head root by root, the trained one all at once."""
     checkpoint = TinyCheckpoint(FAMILIES["smollm2"])
     model = LlamaModel.load(checkpoint, ReferenceKernels())
@@ -175,8 +175,8 @@ def test_heads_on_the_last_hidden_state_say_what_the_drafter_says(
 
 
 def test_block_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> None:
-    """All roots at once against one root and its places in one pass, before and after the Markov
-    step."""
+    """All roots at once, compared with one root and its places in one pass, before and after the
+    Markov step."""
     checkpoint = TinyCheckpoint(FAMILIES["smollm2"])
     model = LlamaModel.load(checkpoint, ReferenceKernels())
     config = block_config(checkpoint.config)
@@ -212,7 +212,7 @@ def test_block_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("family", ["smollm2", "qwen3"])
 def test_look_ahead_tokens_say_what_the_drafter_says(tmp_path: Path, family: str) -> None:
-    """After every token at once, against one pass over a text and the look-ahead tokens behind."""
+    """All roots at once, compared with one pass over a text and the look-ahead tokens after it."""
     checkpoint = TinyCheckpoint(FAMILIES[family])
     model = LlamaModel.load(checkpoint, ReferenceKernels())
     c = checkpoint.config

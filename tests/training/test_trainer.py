@@ -56,7 +56,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def trained(target: Path, **options: Any) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
-    """What was measured before and after, and what was said."""
+    """What was measured before and after training, and the messages."""
     said: list[str] = []
     trainer = Trainer(
         open_checkpoint(target), [], TrainOptions(**{**SMALL, **options}), said.append
@@ -69,8 +69,8 @@ def trained(target: Path, **options: Any) -> tuple[dict[str, Any], dict[str, Any
 def test_it_learns_and_what_it_wrote_is_served(
     target: Path, tmp_path: Path, kind: str, loss: str
 ) -> None:
-    """What was measured while it was trained comes true where it is served: a hidden state or a
-    token that is one place off would not show in the one, and ruin the other."""
+    """Acceptance in serving is near what training measured: a hidden state or a token that is one
+    place off would not show in training, and ruin serving."""
     out = tmp_path / "head"
     is_quick = kind in ("medusa", "blockwise")
     more: dict[str, Any] = {"tokens": 60_000, "learning_rate": 1e-2} if is_quick else {}
@@ -97,7 +97,7 @@ def test_it_learns_and_what_it_wrote_is_served(
 
 
 def test_look_ahead_tokens_learn(target: Path) -> None:
-    """From id 0, where nobody starts: beyond the mean there is little to learn of a tiny target."""
+    """From zeros, not from the usual mean, beyond which a tiny target leaves little to learn."""
     checkpoint = open_checkpoint(target)
     c, model = checkpoint.config, TorchTarget(checkpoint, "cpu", torch.float32)
     texts = TextWriter(model, load_tokenizer(checkpoint), [], 48).write(64, seed=3)
@@ -163,7 +163,7 @@ def test_a_distilled_model_is_an_ordinary_checkpoint(target: Path, tmp_path: Pat
 def test_texts_of_a_file_are_not_written_again(
     target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file has the very name that was given."""
+    """The file has exactly the name that was given."""
     options: dict[str, Any] = {"kind": "medusa", "texts": tmp_path / "my.texts", "tokens": 500}
     trained(target, out=tmp_path / "one", **options)
     kept = options["texts"].read_bytes()
@@ -244,7 +244,7 @@ def test_weights_that_are_not_the_kinds_are_not_trained_on(
 def test_medusa_heads_of_others_are_trained_on_and_become_ours(
     target: Path, tmp_path: Path
 ) -> None:
-    """They have no norm and no map of ids: the target's, and all."""
+    """They have no norm and no map of ids: they get the target's norm, and all ids."""
     _, first, _ = trained(target, kind="medusa", out=tmp_path / "head", draft_vocab_size=32)
     folder = HeadFolder(tmp_path / "head")
     theirs = {n: folder.float32(n) for n in folder.names() if n not in (D2T, "norm.weight")}

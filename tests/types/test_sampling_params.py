@@ -22,7 +22,7 @@ def test_a_seed_promises_the_text_to_coupled_acceptance_alone() -> None:
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, int])
 def test_numbers_of_any_kind_become_floats(kind: type) -> None:
-    """One narrow number would make all that is computed with it narrow."""
+    """One float16 option would make float16 of all that is computed with it."""
     names = ("temperature", "top_p", "min_p", "repetition_penalty", "lenience")
     params = SamplingParams.from_dict({"acceptance": "lenient"} | {name: kind(1) for name in names})
     assert {type(getattr(params, name)) for name in names} == {float}
@@ -30,7 +30,7 @@ def test_numbers_of_any_kind_become_floats(kind: type) -> None:
 
 @pytest.mark.parametrize("kind", [np.int8, np.int64, np.uint64, int])
 def test_whole_numbers_of_any_kind_become_ints(kind: type) -> None:
-    """A seed of numpy's is no number of 64 bits to what computes with it."""
+    """Numpy's integers have a fixed width: what is computed from a seed could overflow."""
     names = ("n", "seed", "top_k", "max_tokens", "min_tokens", "logprobs", "prompt_logprobs")
     params = SamplingParams.from_dict({name: kind(1) for name in names})
     assert {type(getattr(params, name)) for name in names} == {int}

@@ -1,4 +1,4 @@
-"""Promise 2 at its root: for any noise and any guesses, coupling emits the plain scan's tokens."""
+"""Promise 2: for any noise and any guesses, coupling emits the tokens of a plain scan."""
 
 from __future__ import annotations
 

@@ -60,12 +60,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "min_tokens": 1,
     },
 }
-EOS = (2,)  # never ends a text here; it only feels min_tokens
+EOS = (2,)  # never ends a text here; only min_tokens acts on it
 
 
 @cache
 def raw_logits(role: str, prefix: tuple[int, ...]) -> np.ndarray:
-    """What the target or the drafter thinks after `prefix`; alike, not equal."""
+    """Logits of the target or the drafter after `prefix`: similar, not equal."""
     shared = np.random.default_rng([len(prefix), *prefix]).normal(size=V)
     own = np.random.default_rng([7, len(role), len(prefix), *prefix]).normal(size=V)
     return shared + 0.7 * own
@@ -83,7 +83,7 @@ def exact_law(params: SamplingParams) -> dict[tuple[int, ...], float]:
 
 
 class Served:
-    """What both models serve after an output, each worked out once for all texts of a test."""
+    """Both models' served logits, each computed once for all texts of a test."""
 
     def __init__(self, params: SamplingParams) -> None:
         self.params = params
@@ -93,7 +93,7 @@ class Served:
         self._draft: dict[tuple[int, ...], Logits] = {}
 
     def target(self, output: tuple[int, ...], path: tuple[int, ...]) -> Logits:
-        """`path` are guesses: ancestors of the node, behind what was emitted."""
+        """Served logits after `output` and `path`, the guesses down to the node."""
         if (output, path) not in self._target:
             row, context = raw_logits("target", (*output, *path)), Context(PROMPT, output)
             found = served_logits(row, self.params, context.extended(path), EOS)

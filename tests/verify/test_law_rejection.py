@@ -1,6 +1,6 @@
 """Promise 1, by enumeration: what `rejection` emits has the target's law, to 1e-9.
 
-Every way the drafter's draws and the verifier's decisions can fall is run through the shipped
+Every outcome of the drafter's draws and the verifier's decisions is run through the shipped
 functions. A round emits between 1 and D+1 tokens; the first D+1 tokens of the text, continued by
 plain sampling where a round ends early, must have exactly the target's joint law.
 """

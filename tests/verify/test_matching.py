@@ -1,4 +1,4 @@
-"""Tokens that were drawn with the pass: the same walk, and nobody is asked again."""
+"""Tokens drawn within the pass are verified by the same walk, without asking for logits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHAIN = (3, 1, 2, 1)
 
 
 def plain_walk(proposal: Proposal, tokens: list[int]) -> Verdict:
-    """`tokens[node + 1]` stands behind `node`; the guess below it that says so is accepted."""
+    """Accept, below each node, the guess that equals the token drawn there, `tokens[node + 1]`."""
     guesses = list(zip(proposal.tree.parents, proposal.tokens, strict=True))
     node, path = ROOT, list[int]()
     while (node, tokens[node + 1]) in guesses:
@@ -36,7 +36,7 @@ def random_tree(rng: random.Random, num_draws: int) -> Proposal:
 
 @pytest.mark.parametrize("num_accepted", range(len(CHAIN) + 1))
 def test_a_chain_is_accepted_up_to_the_first_other_token(num_accepted: int) -> None:
-    behind = [*CHAIN[:num_accepted], 9, *CHAIN[num_accepted:]]  # what is right again counts no more
+    behind = [*CHAIN[:num_accepted], 9, *CHAIN[num_accepted:]]  # later matches do not count
     verdict = match_drawn(Proposal.chain(CHAIN), behind[: len(CHAIN) + 1])
     assert verdict.path == tuple(range(num_accepted))
     assert verdict.tokens == (*CHAIN[:num_accepted], 9)

@@ -61,7 +61,7 @@ def test_a_picked_guess_is_a_point_mass() -> None:
 
 
 class FixedNoise:
-    """Each stream has its uniform."""
+    """Noise with one fixed uniform for each stream."""
 
     def __init__(self, **uniforms: float) -> None:
         self.uniforms = uniforms
@@ -90,7 +90,7 @@ def test_where_p_equals_q_nothing_is_left_and_p_stands() -> None:
 
 @pytest.mark.parametrize("u", [0.0, 0.3, 1 - 2**-53])
 def test_a_guess_holds_iff_u_is_under_the_quotient(u: float) -> None:
-    """u may be 0, and a token of probability 0 must not hold then; nor does u equal to p/q."""
+    """Accepted iff u < p/q: u may be 0, and a token of probability 0 must be refused even then."""
     probs_q = np.array([0.5, 0.5])
     impossible = rejection(
         Proposal.chain([0], [probs_q]), lambda _: GOOD[:2], FixedNoise(test=u, final=0.0), 0
@@ -105,7 +105,7 @@ def test_a_guess_holds_iff_u_is_under_the_quotient(u: float) -> None:
 
 @pytest.mark.parametrize("lenience", [1.0, 0.5])
 def test_which_uniforms_are_asked_for(lenience: float) -> None:
-    """Of this round alone: one for each draw that is tried, by its place, and one for the end."""
+    """Of this round only: one for each draw that is tried, by its index, and one for the end."""
     asked: list[tuple[Stream, int, int]] = []
 
     class Heard:
@@ -121,7 +121,7 @@ def test_which_uniforms_are_asked_for(lenience: float) -> None:
 
 
 def test_positions_of_a_tree_are_depths() -> None:
-    """The second of two siblings stands where the first does."""
+    """Noise is asked for at the first position plus a node's depth."""
     asked: list[int] = []
 
     class Heard:

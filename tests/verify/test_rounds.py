@@ -1,6 +1,6 @@
 """Promise 1 over several rounds, by enumeration: two and three rounds, to 1e-9.
 
-Within one round a uniform that comes back in the next cannot show. Here the rounds of a text share
+One round cannot show that a uniform is used again in the next. Here the rounds of a text share
 one source of lazy uniforms, so whatever a later round reuses is known from the earlier one.
 """
 

@@ -44,7 +44,7 @@ def test_the_command_records_every_part(path: Path, tmp_path: Path) -> None:
 
 
 def test_there_is_room_for_the_longest_prompt_of_every_part(path: Path) -> None:
-    """--in-flight 1 needs one story; the second of --prompts is longer."""
+    """--in-flight 1 needs one story, but the second of --prompts is longer."""
     prompts, room = prompts_and_room(
         engine_options(model=str(path)),
         BenchOptions(classes="story,extract", pairs=1, max_tokens=4),

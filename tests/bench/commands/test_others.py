@@ -34,14 +34,14 @@ def test_parity(path: Path, tmp_path: Path) -> None:
     found = json.loads(record.read_text())
     assert (found["is_complete"], found["num_same"], found["num_tokens"]) == (True, 3, 18)
     assert (found["settings"]["kernels"], found["settings"]["against"]) == ("cpu", "reference")
-    assert found["commit"] == commit_of(Path(__file__).parent)  # None outside git
+    assert found["commit"] == commit_of(Path(__file__).parent)  # None outside a git checkout
     assert found["machine"]["num_cores"] >= 1
 
 
 def test_passes_and_their_profile(path: Path, tmp_path: Path) -> None:
     record = tmp_path / "passes.json"
     shown = run("bench", "passes", "--model", path, "--json", record)
-    assert shown.endswith(run("bench", "show", record))  # behind its progress
+    assert shown.endswith(run("bench", "show", record))  # after its progress
     assert json.loads(record.read_text())["passes"]["1"]["ratio"] == 1
     shown = run("bench", "passes", "--model", path, "--profile", "--json", record)
     assert shown.endswith(run("bench", "show", record))
@@ -50,7 +50,7 @@ def test_passes_and_their_profile(path: Path, tmp_path: Path) -> None:
 
 
 def test_acceptance(path: Path, tmp_path: Path) -> None:
-    """Turns of a class together, each with what was said before; counts as the engine has them."""
+    """Turns of a class are counted together, each turn with the turns before it as its prompt."""
     record, questions = tmp_path / "acceptance.json", tmp_path / "questions.jsonl"
     questions.write_text(
         '{"category": "writing", "turns": ["abc abc abc", "and"]}\n'
@@ -61,7 +61,7 @@ def test_acceptance(path: Path, tmp_path: Path) -> None:
     options += ["--json", str(record)]
     speculation = '{"method": "prompt_lookup", "adaptive": false, "num_speculative_tokens": 2}'
     shown = run("bench", "acceptance", *options, "--speculative-config", speculation)
-    assert shown.endswith(run("bench", "show", record))  # behind its progress
+    assert shown.endswith(run("bench", "show", record))  # after its progress
     found = json.loads(record.read_text())
     cells = {(row["class"], row["temperature"]): row for row in found["rows"]}
     assert set(cells) == {(name, t) for name in ("mt_bench", "qa") for t in (0, 0.8)}
@@ -125,7 +125,7 @@ def test_an_interrupted_startup_keeps_its_starts(
 
 def test_proof(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for options in SAMPLING.values():
-        if "logit_bias" in options:  # of tokens that the tiny model has
+        if "logit_bias" in options:  # tokens that the tiny model has
             monkeypatch.setitem(options, "logit_bias", {3: 1.0})
     record = tmp_path / "proof.json"
     shown = run(

@@ -48,7 +48,7 @@ class StandIn(ReferenceKernels):
 
 
 class Nudged(StandIn):
-    """Whoever is not alone gets other bits."""
+    """Kernels whose results differ in the last bit for requests that are not alone."""
 
     def linear(self, x: Any, matrix: Any) -> Any:
         y = super().linear(x, matrix)

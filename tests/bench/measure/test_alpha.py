@@ -1,4 +1,4 @@
-"""α from the laws: what is known beforehand must come out."""
+"""α from laws that are known beforehand: the known value must come out."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_target_as_its_own_drafter_always_holds(
 
 
 def made_text(temperature: float) -> TargetText:
-    """A target that says 1 with 0.6, 2 with 0.3, 0 with 0.1, whatever came before."""
+    """Return a text of a target that always says 1 with 0.6, 2 with 0.3 and 0 with 0.1."""
     logits = np.log(np.tile([0.1, 0.6, 0.3, 1e-9], (2, 1)))
     return TargetText((1, 2, 1, 2), (1, 2), logits, params(temperature), seed=0)
 
@@ -87,7 +87,7 @@ def test_silence_is_counted_apart() -> None:
 
 
 def test_the_draft_model_is_asked_with_all_that_came_before(llm: LLM, tiny_path: Path) -> None:
-    """Its served law at every prefix, not only at the first."""
+    """Its q is its served law at every prefix, not only at the first."""
     text = target_text(llm, [1, 2, 3], params(1.0))
     config = fixed_depth("draft_model", 1, {"model": str(tiny_path)})
     drafter = drafter_for(llm, config, None)
@@ -111,7 +111,7 @@ def test_the_interval_draws_texts_again_not_tokens() -> None:
 def test_heads_hear_the_hidden_states_of_the_text(
     tiny_path: Path, tmp_path: Path, kind: str
 ) -> None:
-    """So they have a guess before every token, and it is the one that the engine would make."""
+    """So heads guess before every token, and their guesses are those that the engine would make."""
     llm = LLM(tiny_path, speculative_config=None, num_threads=1)
     head = CONFIGS[kind](llm.model.config, tokenizer_hash(llm.tokenizer))
     path = write_head(tmp_path / kind, head)

@@ -19,7 +19,7 @@ def test_every_format_and_row_count_is_measured() -> None:
     )
     assert [product["format"] for product in report["products"]] == ["Q4_1", "Q8_0"]
     for product in report["products"]:
-        assert product["seconds"] == {"1": [1, 1], "5": [1, 1]}  # on a clock of ticks
+        assert product["seconds"] == {"1": [1, 1], "5": [1, 1]}  # one tick of the clock each
         assert product["ratios"] == {"1": 1, "5": 1}
         assert product["bytes_per_second"] == product["bytes"] > 0
     assert report["read_bytes_per_second"] == 1 << 20

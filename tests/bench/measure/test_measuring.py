@@ -30,7 +30,7 @@ GREEDY = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
 
 
 class Ticks:
-    """A clock on which every look takes a second."""
+    """A clock that advances by a second at every reading."""
 
     def __init__(self) -> None:
         self._ticks = itertools.count()
@@ -185,7 +185,7 @@ def test_contenders_alternate_and_peers_write_as_much_as_plain(llm: LLM) -> None
         assert group[-1].contender == "llamacpp/plain"
         assert len({(m.workload, m.pair_idx) for m in group}) == 1
     assert {found[start].contender for start in range(0, len(found), 3)} == {PLAIN, DEFAULT}
-    assert set(peer.asked) == {5}  # what plain wrote, not the 8 that were allowed
+    assert set(peer.asked) == {5}  # as many as plain wrote, not the 8 allowed
 
 
 def test_an_answer_that_fits_a_schema(tiny_json_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_costs_are_relative_to_a_plain_pass(llm: LLM) -> None:
     configs = fixed_depths(["bigram", "own_layers"], [2], {"own_layers": {"num_layers": 1}})
     costs = costs_by_contender(llm, configs, [1, 2, 3], Ticks(), None)
     assert list(costs) == ["bigram:2", "own_layers:2"]
-    assert costs["own_layers:2"].verify.at(2) == pytest.approx(1)  # on a clock of ticks
+    assert costs["own_layers:2"].verify.at(2) == pytest.approx(1)  # every pass takes one tick
     assert costs["own_layers:2"].draft_step == pytest.approx(0.5)
 
 

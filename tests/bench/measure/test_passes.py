@@ -34,7 +34,7 @@ def test_whole_rounds_are_kept_after_an_interrupt(num_passes: int, num_rounds: i
 
 
 def test_ratios_are_taken_within_a_round() -> None:
-    """A machine that slows down by ten between two rounds does not show."""
+    """A machine that slows down tenfold between two rounds does not change the ratio."""
     times = iter([7.0, 7.0, 1.0, 2.0, 10.0, 20.0, 100.0, 200.0])
     report = measure_passes(lambda _: next(times), sizes=(1, 4), num_rounds=3)
     assert report["passes"]["4"]["ratio"] == 2

@@ -19,7 +19,7 @@ def llm(tiny_path: Path) -> LLM:
 
 
 def test_the_parts_add_up_to_the_token(llm: LLM) -> None:
-    steps = itertools.accumulate(itertools.count(1))  # every look at the clock takes longer
+    steps = itertools.accumulate(itertools.count(1))  # every reading of the clock takes longer
     found = measure_profile(llm, steps.__next__, num_context=20, num_rounds=3)
     parts = found["parts"]
     assert {"product", "attention", "norm", "rows", "draw", "Python"} <= set(parts)
@@ -32,8 +32,8 @@ def test_the_parts_add_up_to_the_token(llm: LLM) -> None:
 
 
 def test_parts_are_what_works_take_and_python_is_taken_within_rounds(llm: LLM) -> None:
-    """Attention is what all steps take longer than those without it: alone, it would meet the keys
-    of other layers."""
+    """Attention's time is that of all steps minus that of the steps without it: run alone, it would
+    meet the keys of other layers."""
     kinds = {"product": 1.0, "attention": 5.5, "norm": 1.0, "rows": 0.5, "draw": 0.5, "whole": 8.0}
     in_a_row = {name: 8 * seconds for name, seconds in kinds.items()}
     works = {"token": 8 * 10.0, "pass": 10.0, **in_a_row, "read": 1.0}
@@ -50,7 +50,7 @@ def test_parts_are_what_works_take_and_python_is_taken_within_rounds(llm: LLM) -
 
 
 def test_python_may_come_out_below_nothing(llm: LLM) -> None:
-    """Where a token takes no longer than its steps, noise goes both ways."""
+    """If a token takes no longer than its steps, noise may make the difference negative."""
     others = dict.fromkeys(("product", "attention", "norm", "rows", "draw"), 8.0)
     works = {"token": 8 * 9.0, "pass": 1.0, **others, "whole": 8 * 10.0, "read": 1.0}
     of_round = [part for seconds in works.values() for part in (0.0, seconds)]

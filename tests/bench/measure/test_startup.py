@@ -31,7 +31,7 @@ def test_a_command_that_fails_says_why() -> None:
 
 
 def test_torch_is_seen(tmp_path: Path) -> None:
-    """Plant it: a module of that name, imported on the way."""
+    """A module named torch is planted and imported during the start."""
     (tmp_path / "torch.py").write_text("")
     (tmp_path / "sitecustomize.py").write_text("import torch")
     note = tmp_path / "note.json"

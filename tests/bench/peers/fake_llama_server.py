@@ -22,7 +22,7 @@ class Server(BaseHTTPRequestHandler):
         tokens = asked["json_schema"]["enum"] if "json_schema" in asked else asked["prompt"]
         for token in tokens[: asked["n_predict"]]:
             self._send({"tokens": [token]})
-        num = 4 if "--flash-attn" in sys.argv else 8  # so that one can tell
+        num = 4 if "--flash-attn" in sys.argv else 8  # shows which option was used
         counts = {"draft_n": num, "draft_n_accepted": num - 2} if is_guessing else {}
         self._send({"tokens": [], "timings": counts})
 
@@ -30,7 +30,7 @@ class Server(BaseHTTPRequestHandler):
         self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
 
     def log_message(self, *_: object) -> None:
-        """Quiet."""
+        """Log nothing."""
 
 
 def main() -> None:

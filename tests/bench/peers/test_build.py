@@ -1,4 +1,4 @@
-"""`make peers`: what it needs, and what it says where that is not there."""
+"""`make peers`: what it needs, and what it says if that is missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def program(folder: Path, name: str, script: str) -> None:
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is the whole PATH."""
+    """An empty folder that is the whole PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))

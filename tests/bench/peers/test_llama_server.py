@@ -28,7 +28,7 @@ BY_WHEEL = Path(__file__).parents[2] / "golden" / "records"
 
 @pytest.fixture
 def server(tmp_path: Path) -> Path:
-    """Beside it lies what `make peers` writes."""
+    """A fake `llama-server`, beside which lies the description that `make peers` writes."""
     program = tmp_path / "llama-server"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n')
     program.chmod(0o755)
@@ -70,14 +70,14 @@ def test_its_servers_end_with_it(server: Path) -> None:
     peer = opened(server)
     PeerContender(peer, "plain").answer([1], 1)
     address = ("127.0.0.1", int(server.with_name("toy.gguf.port").read_text()))
-    socket.create_connection(address).close()  # somebody is there
+    socket.create_connection(address).close()  # the server listens
     peer.close()
     with pytest.raises(ConnectionRefusedError):
         connect_for_seconds(10, address)
 
 
 def test_its_servers_end_where_its_owner_was_killed(server: Path) -> None:
-    """The owner's end of the pipe is closed, and that is all the worker hears."""
+    """All that the worker notices is that the owner's end of the pipe closes."""
     model = server.with_name("toy.gguf")
     model.write_bytes(b"GGUF")
     setup = {"model": str(model), "threads": 1, "max_len": 8, "slots": 1, "server": str(server)}

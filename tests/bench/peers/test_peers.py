@@ -108,7 +108,7 @@ def test_a_python_that_is_none_is_told(tmp_path: Path) -> None:
 
 
 def test_a_worker_names_what_it_lacks(tmp_path: Path) -> None:
-    """The shipped workers, in a Python that finds neither library, installed or not."""
+    """The shipped workers run in a Python that finds none of the libraries, installed or not."""
     python = tmp_path / "bare"
     python.write_text(
         f"#!{sys.executable}\n"

@@ -66,7 +66,7 @@ def test_shallow_depths_are_drawn_more_often() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def small_vocabulary() -> Iterator[None]:
-    """The biased tokens of the real settings are not in the tiny model's vocabulary."""
+    """Bias other tokens: those of the real settings are not in the tiny model's vocabulary."""
     with pytest.MonkeyPatch.context() as patch:
         for options in SAMPLING.values():
             if "logit_bias" in options:
@@ -101,7 +101,7 @@ def test_a_book_of_phrases_is_among_them_where_there_is_one(tmp_path: Path) -> N
 
 
 def _short(num: int) -> list[NamedPrompt]:
-    """The tiny model knows small letters only."""
+    """Return short prompts of small letters, the only ones that the tiny model knows."""
     texts = ["one two one two", "a cat and a dog", "sing la la la", "so it goes", "yes", "no no no"]
     first = named_prompts(1)[0]
     return [replace(first, name=f"p{n}", text=texts[n]) for n in range(num)]
@@ -118,7 +118,7 @@ def test_no_token_differs_and_requests_keep_to_their_own_depth(cells: list[Cell]
 
 
 def test_batches_of_all_sizes(cells: list[Cell]) -> None:
-    """Those that are not full say so."""
+    """Cells of a batch that is not full record its actual size."""
     sizes = Counter(cell.batch_size for cell in cells)
     assert {1, 3} < set(sizes)
     assert max(sizes) > 3
@@ -133,12 +133,12 @@ def test_parts_are_the_whole(tiny_path: Path, head: Path, cells: list[Cell]) -> 
 
 
 def key(cell: Cell) -> tuple[object, ...]:
-    """Drafters learn from all that their engine answers, so their counts depend on the parts."""
+    """Return what must not depend on the parts; counts do, as drafters learn from all answers."""
     return *(getattr(cell, field.name) for field in fields(Run)), cell.first_difference
 
 
 def wordy_proof(tiny_path: Path, head: Path) -> Proof:
-    """Another process has the settings as they are."""
+    """Make the proof in another process, in which the settings are not patched."""
     SAMPLING["T=0.9 bias presence=0.5 frequency=0.3"]["logit_bias"] = {3: 1.0, 5: -1.0}
     return light_proof(tiny_path, head)
 
@@ -165,7 +165,7 @@ def test_a_process_that_ends_early_ends_the_proof(tiny_path: Path) -> None:
 
 
 def test_a_difference_is_found(tiny_path: Path) -> None:
-    """Plant one: plain decoding that said something else."""
+    """The expected tokens are replaced by others, as if plain decoding differed."""
     llm = LLM(tiny_path, max_num_seqs=8, speculative_config=None, max_model_len=200, num_threads=1)
     proof = Proof(llm, _short(2), {"auto": Method({})}, max_depth=2, num_tokens=12, seed=1)
     proof._expected = {(run.prompt, run.sampling): (0,) * 12 for run in proof.runs}
@@ -212,7 +212,7 @@ def test_lines_where_nobody_draws_a_bar(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_head_that_is_put_aside_proves_nothing(llm: LLM, tmp_path: Path) -> None:
-    """Random weights, and a card that says that every guess is right."""
+    """A head with random weights, whose card promises that every guess is right."""
     config = block_config(llm.model.config, tokenizer_hash(llm.tokenizer))
     folder = write_block(tmp_path / "head", config)
     (folder / HISTORY).write_text(json.dumps({"calls": [{"alpha": [1.0], "greedy": [1.0]}]}))

@@ -1,4 +1,4 @@
-"""The gate: promoted, held back, or not to be compared."""
+"""The gate: a canary is promoted, held back, or not comparable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records: kept through interruption, refused when foreign or damaged."""
+"""Records survive an interruption, and are refused if they are foreign or damaged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from forerun.errors import InvalidOption
 from tests.bench.fakes import COSTS, HEAD, Scripted, made_record, side_by_side
 
 RECORDS = Path(__file__).parents[3] / "bench" / "records"
-BY_TOOLS = ("controller-simulated.json", "openai-suite.json")  # no bench wrote them
+BY_TOOLS = ("controller-simulated.json", "openai-suite.json")  # written by tools, not by a bench
 OURS = [path for path in sorted(RECORDS.glob("*.json")) if path.name not in BY_TOOLS]
 
 

@@ -1,4 +1,4 @@
-"""What is printed can be read: nothing is cut at 80 columns, nothing is folded in a pipe."""
+"""Printed tables are readable: nothing is cut at 80 columns, nothing is folded in a pipe."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def rendered(what: RenderableType, width: int) -> list[str]:
 
 
 def ratios(record: Record) -> Iterator[str]:
-    """Each figure that a reader came for, as it must stand on one line."""
+    """Yield each figure that must stand unbroken on one line."""
     for cell in record.cells:
         if cell.contender != PLAIN:
             yield from map(interval, filter(None, (cell.ratio, cell.ratio_ttft)))
@@ -137,7 +137,7 @@ def test_the_gate_cuts_nothing(columns: str | None) -> None:
 def test_a_path_that_looks_like_markup_is_printed(tmp_path: Path) -> None:
     folder = tmp_path / "["
     folder.mkdir()
-    path = folder / "b].html"  # [/b] would close what was never opened
+    path = folder / "b].html"  # as markup, [/b] would close a tag that was never opened
     shown = printed("bench", "show", RECORDS / "smollm2-side-by-side.json", "--html", path)
     assert f"written: {path}" in shown
 

@@ -1,4 +1,4 @@
-"""A record as a table, a page and a figure."""
+"""A record shown as a table, a page and a figure."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ F64 = npt.NDArray[np.float64]
 
 
 class NaiveEagle3:
-    """What a folder of another engine's says of tokens behind given hidden states."""
+    """An EAGLE-3 head in another engine's folder: its logits after given hidden states."""
 
     def __init__(self, folder: Path) -> None:
         values = json.loads((folder / "config.json").read_text())
@@ -81,7 +81,7 @@ class NaiveEagle3:
 
 
 def naive_medusa(weights: dict[str, Any], normed: F64) -> F64:
-    """[T, E], what the target's head takes in, to [heads, T, V]: a residual block and a matrix."""
+    """[T, E], the input of the target's head, to [heads, T, V]: a residual block and a matrix."""
     found: list[F64] = []
     while f"{len(found)}.1.weight" in weights:
         block, out = f"{len(found)}.0.linear", f"{len(found)}.1.weight"

@@ -1,4 +1,4 @@
-"""The tree of a block, against all paths that there are."""
+"""The tree of a block, compared with all possible paths."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOKENS = np.array([2, 3, 5, 8, 9, 20, 21])
 
 
 def head(rng: np.random.Generator) -> Any:
-    """Only what ranks ask of one."""
+    """A head with only what ranks use."""
     out, table = rng.standard_normal((2, V, RANK)).astype(np.float32)
 
     def markov_step(guess: int, gate: Any) -> Any:

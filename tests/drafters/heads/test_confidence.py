@@ -1,4 +1,4 @@
-"""How sure a head is, and what is left out for it."""
+"""How confident a head is, and which guesses are left out because of it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_what_is_sure_is_believed_until_the_text_says_otherwise(is_drawn: bool) 
 @pytest.mark.parametrize("kind", sorted(set(HEAD_KINDS) - {"distilled"}))
 @pytest.mark.parametrize("temperature", [0, 0.8])
 def test_guesses_that_are_not_worth_it_are_left_out(kind: str, temperature: float) -> None:
-    """All of a chain's chances are known, so it ends where their product falls below the least."""
+    """A chain ends where the product of its chances falls below the least that pays."""
     params = SamplingParams(temperature=temperature, seed=1)
     lengths = []
     for least in (0.0, 0.05, 0.3, 1.0):
@@ -50,8 +50,8 @@ def test_guesses_that_are_not_worth_it_are_left_out(kind: str, temperature: floa
 
 @pytest.mark.parametrize("kind", sorted(set(HEAD_KINDS) - {"distilled"}))
 def test_what_was_left_out_is_judged_as_well(kind: str) -> None:
-    """Told that it was right again and again, a head that may say nothing grows surer than one that
-    meets the text for the first time, and hands out what that one keeps to itself."""
+    """A head whose guesses are all left out, but keep coming true, grows more confident than one
+    that meets the text for the first time, and proposes what that one leaves out."""
     view, twin = View((1, 2, 3, 4, 1, 2)), head(kind, V, "cpu-1")
     told = [head(kind, V, "cpu-1") for _ in range(2)]
     for drafter in told:
@@ -73,7 +73,7 @@ def test_what_was_left_out_is_judged_as_well(kind: str) -> None:
 
 
 def _met(drafter: Tapping, view: View, budget: Budget) -> Proposal:
-    """What it says to this text when it meets it."""
+    """The proposal for this text, as of a request that has just begun."""
     first = View(tuple(view.tokens), id=99)
     drafter.begin(first)
     proposal = propose(drafter, first, budget)
@@ -93,7 +93,7 @@ def test_it_knows_how_much_text_its_next_answer_reads_first(kind: str) -> None:
 
 
 def test_texts_that_are_run_for_their_time_teach_nothing() -> None:
-    """The same guesses were wrong in a request's text, and in nobody's."""
+    """Wrong guesses in a request's text lower the confidence; in a run for NOBODY they do not."""
     confidence, wrong = Confidence(), Verdict((), (3,), Origin.RECOVERED)
     before = confidence.chance(0.95, 0, is_drawn=False)
     view = View((1, 2), params=SamplingParams(temperature=0))

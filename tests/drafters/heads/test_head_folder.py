@@ -56,7 +56,7 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
 
 
 def test_a_packed_head_is_served_the_same_from_fewer_bytes(tmp_path: Path) -> None:
-    """What is packed on disk is what is packed at loading: no tensor that is served differs."""
+    """Packing on disk equals packing at loading: the same tensors are served."""
     config = replace(CONFIG, target_hidden_size=64, intermediate_size=96)
     write_eagle3(tmp_path / "head", config)
     (tmp_path / "head" / HISTORY).write_text('{"calls": []}')
@@ -294,7 +294,7 @@ def test_a_save_that_fails_leaves_what_was_there(
 
 
 def test_what_was_written_half_never_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed while it writes: the name is not there yet."""
+    """If it is killed while it writes, the folder does not have its name yet."""
     monkeypatch.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         write_eagle3(tmp_path / "head", CONFIG)

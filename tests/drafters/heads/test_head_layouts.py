@@ -1,4 +1,4 @@
-"""EAGLE-3 heads in the layouts of other engines: out, and in again."""
+"""EAGLE-3 heads in the layouts of other engines: exported, and loaded again."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_what_was_exported_says_the_same(tmp_path: Path, layout: str, dtype: Any
 def test_others_read_the_same_from_what_was_exported(
     tmp_path: Path, layout: str, norms_first: bool
 ) -> None:
-    """By their names, keys and arithmetic, written down a second time."""
+    """Compared with a second implementation of the engines' names, keys and arithmetic."""
     if layout == "eagle" and norms_first:
         with pytest.raises(InvalidOption, match="export as speculators"):
             exported(tmp_path, layout, norm_before_residual=True)
@@ -160,8 +160,8 @@ MISSING = object()
 
 
 def edited(path: Path, changes: dict[str, Any]) -> Path:
-    """With other values in its config: of the decoder layer where a name begins with that, of the
-    object that holds the ids, or else of the whole."""
+    """Change values of a head's config: `layer.` names are of the decoder layer, `eagle.` names and
+    the layer ids of the object that holds these ids, and other names are top-level keys."""
     values = json.loads((path / "config.json").read_text())
     parts = {
         "layer": values.get("transformer_layer_config", values),
@@ -253,8 +253,8 @@ def test_what_the_engines_read_differently_is_refused(tmp_path: Path, layout: st
 def test_ids_in_another_engines_numbers_are_refused(
     tmp_path: Path, layout: str, num_layers: int
 ) -> None:
-    """vLLM and SGLang take 2, L // 2 and L − 3 where nobody says, which SpecForge calls 1,
-    L // 2 − 1 and L − 4; in vLLM's layout its numbers are one off, and the other way round."""
+    """By default vLLM and SGLang take layers 2, L // 2 and L − 3, which SpecForge numbers 1,
+    L // 2 − 1 and L − 4: the ids of either are one off in the other's layout."""
     usual = [2, num_layers // 2, num_layers - 3]
     own = {"speculators": usual, "eagle": [layer - 1 for layer in usual]}[layout]
     config = eagle3_config(TARGET, **{**PLAIN, "target_num_layers": num_layers})
@@ -278,7 +278,7 @@ def test_ids_in_another_engines_numbers_are_refused(
 def test_a_head_that_looks_at_other_layers_is_found_out(
     tmp_path: Path, plain: LLM, layout: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing in its config says so, and it has no card: its weights are random."""
+    """Its config does not tell and it has no card; its random weights are rarely right."""
     config = eagle3_config(plain.model.config, tokenizer_hash(plain.tokenizer), **PLAIN)
     head = write_eagle3(tmp_path / "head", config)
     export_head(HeadFolder(head, "eagle3"), tmp_path / "out", layout, "")
@@ -296,7 +296,7 @@ def test_a_head_that_looks_at_other_layers_is_found_out(
 
 @pytest.mark.parametrize(("every", "is_found_out"), [(4, False), (10, True), (25, True)])
 def test_how_often_any_head_is_right(every: int, is_found_out: bool) -> None:
-    """A fourth is what our kinds have after seconds; a tenth and a 25th were seen one layer off."""
+    """Our kinds reach 1/4 after seconds of training; 1/10 and 1/25 were seen one layer off."""
     check = CardCheck({"eagle3": Card(())})
     said = [check.observe("eagle3", is_accepted=idx % every == 0) for idx in range(2000)]
     assert any(said) == is_found_out

@@ -87,7 +87,7 @@ def as_medusa(folder: Path, weights: dict[str, Any]) -> Path:
 
 
 def guesses(folder: Path) -> tuple[npt.NDArray[np.float32], Any]:
-    """What the heads say [guesses, 5, draft V], and what the target's last norm put in."""
+    """The heads' logits [guesses, 5, draft V], and their input: the target's normed states."""
     model = LlamaModel.load(TinyCheckpoint(TARGET), ReferenceKernels())
     opened = HeadFolder(folder, "medusa")
     opened.fit(**TO_FIT)

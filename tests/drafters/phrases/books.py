@@ -13,7 +13,7 @@ OWNER = Owner("a fingerprint", "a tokenizer", 500)
 
 
 def book_of(*texts: Sequence[int], num_kept: int = 1000, owner: Owner = OWNER) -> PhraseBook:
-    """All of each text is an answer."""
+    """Count a book of texts that are answers from their first token on."""
     lengths = np.array([len(text) for text in texts])
     firsts = np.cumsum(lengths) - lengths
     tokens = np.concatenate([np.array(text, np.int64) for text in texts])

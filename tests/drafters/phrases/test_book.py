@@ -1,4 +1,4 @@
-"""What a book knows, and how it is kept."""
+"""What a book knows, and how it is stored."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_chances_are_shares_that_doubt_what_was_met_seldom() -> None:
 
 
 def test_every_context_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Against counts in plain Python, where all are kept; hashes are long enough for these few
-    never to be mistaken."""
+    """Compared with counts in plain Python, when no context is left out. So few contexts have no
+    hashes in common."""
     monkeypatch.setattr(counting, "_worth", lambda counted, _: np.ones(len(counted.hashes)))
     rng = np.random.default_rng(3)
     texts = [rng.integers(0, 12, 40).tolist() for _ in range(60)]
@@ -76,7 +76,7 @@ def test_contexts_do_not_reach_into_the_text_before_and_prompts_are_not_counted(
 
 
 def test_what_helps_most_is_kept() -> None:
-    """A context that says what a shorter one says, as surely, is left out first."""
+    """A context that says what a shorter one says, with the same chance, is left out first."""
     often = [[9, 1, 2]] * 50
     book = book_of(*often, [3, 4], [3, 4], num_kept=2)
     assert book.after([1]) is not None

@@ -71,7 +71,7 @@ def test_a_text_of_the_book_is_trusted_more() -> None:
 
 
 def test_several_tokens_at_once_are_judged_up_to_the_first_miss() -> None:
-    """As many trials as the text judged, whether they came one by one or together."""
+    """There are as many trials as judged tokens, whether these came one by one or together."""
     one, many = Phrases(BOOK), Phrases(BOOK)
     slow, fast = View(id=1, prompt=(1,)), View(id=2, prompt=(1,))
     one.begin(slow)

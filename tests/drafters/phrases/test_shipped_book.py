@@ -1,4 +1,4 @@
-"""The package's book, and who is asked where one is there."""
+"""The package's book, and which drafters are used where a model has one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def methods(llm: LLM) -> list[str]:
 
 
 def write_book(model: Path, folder: Path, *, is_foreign: bool = False) -> tuple[Path, list[int]]:
-    """Of what the model says behind the prompt, and what that is."""
+    """Write a book of the model's answer to PROMPT; return its folder and the answer."""
     checkpoint = open_checkpoint(model)
     (answer,) = engine(model).generate([PROMPT], GREEDY)
     said = [5, 6, 7, *answer.outputs[0].token_ids]

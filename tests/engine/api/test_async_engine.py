@@ -1,4 +1,4 @@
-"""Many callers, one engine: they come, read slowly, leave and fail, and nobody else notices."""
+"""Many callers share one engine: those that read slowly, leave or fail do not affect others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PROMPTS = ["abc", "cab", "b", "the cat sat on the mat. the cat", "abcabcabc", "a
 
 @pytest.fixture
 def llm(plain: LLM) -> LLM:
-    """Speculates by rule, so that nothing here depends on the clock."""
+    """An engine with a fixed speculation depth, so that nothing here depends on the clock."""
     return plain.with_speculation(
         {"method": "own_layers", "num_layers": 2, "num_branches": 2, "num_speculative_tokens": 3}
         | {"adaptive": False}
@@ -44,7 +44,7 @@ def llm(plain: LLM) -> LLM:
 def served(
     llm: LLM, body: Callable[[AsyncEngine], Awaitable[None]], **options: Any
 ) -> dict[str, Any]:
-    """Run `body` with an engine; afterwards nothing is held. Returns the metrics."""
+    """Run `body` with an `AsyncEngine`, check for leaks, and return the metrics."""
 
     async def main() -> None:
         async with AsyncEngine(llm, **options) as engine:
@@ -60,12 +60,12 @@ async def text_of(answer: Answer) -> str:
 
 
 def texts_alone(plain: LLM, prompts: list[str], params: SamplingParams = PARAMS) -> list[str]:
-    """Asked before the engine starts: one thread at a time runs a kernel set."""
+    """Return each prompt's text alone; call it before the engine's thread uses the kernel set."""
     return [plain.generate(prompt, params)[0].outputs[0].text for prompt in prompts]
 
 
 class Gate:
-    """In the place of `engine.step`: waits until it is opened."""
+    """Replaces `engine.step`: every step waits until the gate is open."""
 
     def __init__(self, llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_open = threading.Event()
@@ -128,7 +128,8 @@ def test_a_slow_reader_gets_fewer_larger_events(llm: LLM, plain: LLM) -> None:
 
 
 def test_whoever_wants_a_whole_answer_is_woken_twice(llm: LLM, plain: LLM) -> None:
-    """For the first event, which says how long it took, and for the last with all the rest."""
+    """With `whole=True` a reader wakes for the first event, to time it, and for the last, which
+    has all the rest."""
     expected = texts_alone(plain, PROMPTS[:1])
 
     async def body(engine: AsyncEngine) -> None:
@@ -139,7 +140,7 @@ def test_whoever_wants_a_whole_answer_is_woken_twice(llm: LLM, plain: LLM) -> No
         assert sum(len(event.tokens) for event in events) == 20
         assert sum(len(event.origins) for event in events) == 20
         assert events[-1].output is not None
-        told = [done for event in events for done in event.rounds]  # a late reader has one event
+        told = [done for event in events for done in event.rounds]  # a late reader gets one event
         assert len(told) == 2, "rounds between are not kept"
         assert told[0].verdict.tokens == events[-1].output.token_ids[: len(told[0].verdict.tokens)]
         assert [done.finish_reason for done in told] == [None, "length"]
@@ -150,7 +151,7 @@ def test_whoever_wants_a_whole_answer_is_woken_twice(llm: LLM, plain: LLM) -> No
 def test_whoever_reads_makes_the_events(
     llm: LLM, plain: LLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine's thread goes on meanwhile, and what goes wrong there is one reader's."""
+    """Events are built in the reader's thread, so an error there fails that request only."""
     expected, event, threads = texts_alone(plain, PROMPTS), EventBuilder.event, set[int]()
 
     def failing(builder: EventBuilder, done: Round) -> StreamEvent:
@@ -172,7 +173,7 @@ def test_whoever_reads_makes_the_events(
 
 
 def test_a_step_wakes_a_loop_once(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many requests it served."""
+    """A step wakes a loop once, however many of its requests it served."""
     gate = Gate(llm, monkeypatch)
     steps, wakes = [], []
 
@@ -202,7 +203,7 @@ def test_a_step_wakes_a_loop_once(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_storm_of_cancels(llm: LLM, plain: LLM, seed: int) -> None:
-    """Leaving at every moment and in every way: before the first step, between, at the end."""
+    """Readers leave at any moment and in every way: before the first step, between, at the end."""
     rng = random.Random(seed)
     params = PARAMS.with_(max_tokens=30)
 
@@ -264,7 +265,7 @@ def test_one_too_many_is_refused(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> N
         with pytest.raises(InvalidOption, match="n=11 is not allowed, as 10 requests may run"):
             await engine.generate("abc", PARAMS.with_(n=11))
         answers.pop().cancel()
-        answers.append(engine.stream("abc", PARAMS))  # somebody left
+        answers.append(engine.stream("abc", PARAMS))  # a place is free again
         gate.is_open.set()
         assert len({await text_of(answer) for answer in answers}) == 1
 
@@ -322,7 +323,7 @@ def test_closing_at_once_ends_every_stream(llm: LLM) -> None:
 
     asyncio.run(main())
     assert_nothing_is_held(llm)
-    assert llm.generate("abc", PARAMS)  # it is free again
+    assert llm.generate("abc", PARAMS)  # the engine is free again
 
 
 def test_an_error_in_the_body_closes_at_once(llm: LLM) -> None:
@@ -382,7 +383,7 @@ GUILTY, GUILTY_IDS = "zzz", (25, 25, 25)
 
 
 def run_with_one_guilty(llm: LLM, alone: list[str]) -> None:
-    """One request fails for a reason of its own; the others are what they are alone."""
+    """Check that one failing request leaves the others' answers as they are alone."""
 
     async def body(engine: AsyncEngine) -> None:
         answers = [engine.stream(prompt, PARAMS) for prompt in PROMPTS]
@@ -490,7 +491,7 @@ def test_a_loop_that_closes_takes_its_streams_along(llm: LLM, plain: LLM) -> Non
 def test_a_loop_that_closes_before_an_event_is_read(
     llm: LLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine told it of an event, and nobody came for it any more."""
+    """The loop closes after the engine notified it of an event and before the event is read."""
     gate = Gate(llm, monkeypatch)
     engine = AsyncEngine(llm)
     kept = []
@@ -498,7 +499,7 @@ def test_a_loop_that_closes_before_an_event_is_read(
     async def forgetful() -> None:
         kept.append(engine.stream("abc", PARAMS.with_(max_tokens=200)))
         gate.is_open.set()
-        while kept[0].request.round_idx < 2:  # of the first one it was told
+        while kept[0].request.round_idx < 2:  # the loop was notified of the first round
             await asyncio.sleep(0.001)
         gate.is_open.clear()
 
@@ -599,7 +600,7 @@ def test_a_crowded_pool(tiny_path: Path) -> None:
 
 
 def test_a_round_that_is_told_holds_no_distributions(llm: LLM) -> None:
-    """Rounds that nobody has read are kept, and q is as long as the vocabulary."""
+    """Unread rounds stay in memory, and each q is as long as the vocabulary."""
     params = PARAMS.with_(acceptance="rejection")
 
     async def body(engine: AsyncEngine) -> None:
@@ -614,7 +615,7 @@ def test_a_round_that_is_told_holds_no_distributions(llm: LLM) -> None:
 
 
 def test_whoever_watches_does_not_end_dropped_streams_without_a_word(llm: LLM) -> None:
-    """Their places would be taken for ever."""
+    """If `metrics` ended dropped streams silently, their places would be taken for ever."""
 
     async def body(engine: AsyncEngine) -> None:
         for _ in range(40):

@@ -1,5 +1,5 @@
-"""^C anywhere: the requests of that call are gone, and the next answer is right. A few moments
-here, thousands in `make soak`."""
+"""^C anywhere: the interrupted call's requests are gone, and the next answer is right. A few
+moments here, thousands in `make soak`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def test_an_interrupt_at_any_time_leaves_nothing_behind(patient: Patient) -> Non
 
 
 def test_an_alarm_at_any_time_is_raised_as_it_is_and_leaves_nothing_behind(plain: LLM) -> None:
-    """The usual limit of time: a handler that raises. It is no failure of a request."""
+    """Time limits often use a signal handler that raises: its exception must reach the caller
+    unchanged, not as a failed request."""
     llm = plain.with_speculation({"method": "own_layers", "num_layers": 2, "adaptive": False})
     expected = [one.outputs[0].token_ids for one in llm.generate(PROMPTS, PARAMS)]
 
@@ -69,7 +70,7 @@ def test_an_alarm_at_any_time_is_raised_as_it_is_and_leaves_nothing_behind(plain
         for _ in range(16):
             try:
                 signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, 0.05))
-                while True:  # it is not lost
+                while True:  # ends only if the alarm is not lost
                     llm.generate(PROMPTS, PARAMS)
             except TooLate:
                 num_raised += 1
@@ -82,7 +83,7 @@ def test_an_alarm_at_any_time_is_raised_as_it_is_and_leaves_nothing_behind(plain
 
 
 def test_a_step_is_whole(plain: LLM) -> None:
-    """^C in a pass waits for the end of its step: the tokens are counted, or the step never was."""
+    """^C in a pass waits for the end of the step: all its tokens are counted, or none."""
     llm = plain.with_speculation(None)
     here = files("engine/step.py")
     work = lambda: llm.generate(PROMPTS, PARAMS)  # noqa: E731
@@ -120,7 +121,7 @@ def test_an_interrupt_in_a_step_ends_the_stream(
     draw = type(plain.model).draw
 
     def interrupted(*args: Any) -> Any:
-        for _ in range(3):  # an impatient person
+        for _ in range(3):  # ^C several times
             signal.raise_signal(signal.SIGINT)
         return draw(*args)
 
@@ -135,7 +136,7 @@ def test_an_interrupt_in_a_step_ends_the_stream(
 def test_a_call_that_cannot_clean_up_is_forgotten(
     plain: LLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """^C twice: in the call, and where its requests would be let go."""
+    """^C twice: in the call, and again where its requests would be aborted."""
 
     def at_once(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -145,7 +146,7 @@ def test_a_call_that_cannot_clean_up_is_forgotten(
         patch.setattr(plain.engine, "abort", at_once)
         with pytest.raises(KeyboardInterrupt):
             plain.generate(PROMPTS, PARAMS)
-    assert plain.engine.core.requests  # so it is not `abort` that lets them go
+    assert plain.engine.core.requests  # `abort` did not remove them
     assert_nothing_is_held(plain)
 
 
@@ -155,7 +156,7 @@ def test_a_stream_that_nobody_reads_on_holds_nothing(plain: LLM, how: str) -> No
     next(stream)
     assert plain.in_use()["requests"] == 1
     if how == "close":
-        stream.close()  # its object is still there
+        stream.close()  # the stream object still exists
     else:
         stream = None
     assert_nothing_is_held(plain)
@@ -178,12 +179,12 @@ def test_who_waits_for_a_turn_can_be_interrupted() -> None:
         pytest.fail("another thread has the turn")
     may_end.set()
     other.join()
-    with turn:  # and nobody has it now
+    with turn:  # the lock is free
         pass
 
 
 def test_loading_is_interrupted_between_two_tensors(tiny_path: Path) -> None:
-    """And the same kernels serve another model afterwards."""
+    """The same kernels can load another model afterwards."""
     first = LLM(tiny_path, speculative_config=None, kernels="cpu", num_threads=1)
     kernels = first.model.kernels
     load, loaded = kernels.load_matrix, list[str]()
@@ -217,7 +218,7 @@ def test_a_twin_in_the_making_can_be_interrupted(patient: Patient) -> None:
 
 
 async def _serve(llm: LLM, num_rounds: int, arm: Callable[[], object]) -> None:
-    """Answers for ever; after so many rounds, `arm` sees to it that this ends."""
+    """Serve streams for ever; after `num_rounds` batches call `arm`, which ends this."""
     if num_rounds == 0:
         arm()
     async with AsyncEngine(llm) as engine:

@@ -1,4 +1,4 @@
-"""Threads take turns; calls are done whoever has the lock."""
+"""Threads take turns; a deferred call is made by whichever thread holds the lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rounds from one thread to another's loop."""
+"""Mailboxes and bells that pass rounds from one thread to another thread's event loop."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def test_what_came_is_read_at_once_and_an_error_comes_last() -> None:
 
 
 def test_a_bell_that_rang_for_nobody_rings_again_for_who_looked_since() -> None:
-    """A round may be read between its coming and the bell, while nobody waits."""
+    """A round may be read after it arrives and before its bell rings, while nobody waits; the next
+    round must still wake the reader."""
 
     async def body(bell: Bell) -> None:
         box = Mailbox[int](bell)
@@ -89,7 +90,7 @@ def test_all_who_wait_at_one_bell_look_again() -> None:
         found: list[list[int]] = [[], []]
         tasks = [asyncio.create_task(reader(*pair)) for pair in zip(boxes, found, strict=True)]
         for item, idx in enumerate((1, 0, 0, 1, 1)):
-            await asyncio.sleep(0.001)  # both wait
+            await asyncio.sleep(0.001)  # both readers wait
             boxes[idx].put(item)
             await asyncio.to_thread(ring, [bell])
             await asyncio.sleep(0.001)
@@ -109,7 +110,7 @@ def test_who_waits_is_woken_only_for_what_was_not_dealt_with() -> None:
         for num_left in (2, 1, 0):
             assert not waiting.done()
             bell.wake()
-            bell.wake() if num_left == 0 else None  # once it is on its way, nothing is called
+            bell.wake() if num_left == 0 else None  # the waiter already wakes: not called again
             await asyncio.sleep(0)
             assert len(dealt) == num_left
         await waiting

@@ -29,7 +29,7 @@ def tokens_of(llm: LLM, prompt: str, params: SamplingParams = PARAMS) -> tuple[i
 
 
 def in_threads(calls: list[Callable[[], Any]]) -> list[Any]:
-    """What each returned or raised."""
+    """Run each call in a thread of its own; return what each returned or raised."""
     found: list[Any] = [None] * len(calls)
 
     def run(idx: int) -> None:
@@ -67,7 +67,7 @@ def test_a_stream_may_be_closed_while_another_thread_runs_it(llm: LLM) -> None:
 
 
 def test_a_stream_may_be_closed_while_another_thread_waits_for_its_next_event(llm: LLM) -> None:
-    """A stop button: the reader comes to the end, and the request is gone."""
+    """As a stop button does: the reader's stream ends, and the request is gone."""
     stream = llm.stream("cab", PARAMS.with_(max_tokens=220))
     begun = threading.Event()
 
@@ -90,13 +90,13 @@ def test_a_stream_may_be_closed_while_another_thread_waits_for_its_next_event(ll
 
 
 def test_a_stream_may_be_closed_before_its_first_event(llm: LLM) -> None:
-    """Its reader waits for another's turn, and the engine has not heard of it."""
+    """Its reader waits for the lock, so the engine does not have the request yet."""
     stream = llm.stream("cab", PARAMS.with_(max_tokens=220))
     reader = threading.Thread(target=lambda: found.extend(stream), daemon=True)
     found: list[Any] = []
     with llm.engine.lock:
         reader.start()
-        while llm.engine.lock._next.acquire(blocking=False):  # it does not wait yet
+        while llm.engine.lock._next.acquire(blocking=False):  # until the reader waits for the lock
             llm.engine.lock._next.release()
         stream.close()
     reader.join(60)
@@ -106,7 +106,7 @@ def test_a_stream_may_be_closed_before_its_first_event(llm: LLM) -> None:
 
 
 def test_twins_share_their_turns(llm: LLM, plain: LLM) -> None:
-    """Two engines on one kernel set, one of them with a thread of its own."""
+    """Two engines share a kernel set and its lock; one of them has a thread of its own."""
     alone = {prompt: tokens_of(plain, prompt) for prompt in PROMPTS}
     assert llm.engine.lock is plain.engine.lock
 
@@ -126,7 +126,7 @@ def test_twins_share_their_turns(llm: LLM, plain: LLM) -> None:
 def test_the_prefix_cache_is_never_reset_in_the_middle_of_a_step(
     llm: LLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thread wants to while a request is given the pages that it found."""
+    """Another thread calls `reset_prefix_cache` while a request adopts the pages it found."""
     prompt = [1] * 40
     llm.generate(prompt, PARAMS)
     adopt, threads = BlockTable.adopt, list[threading.Thread]()
@@ -145,7 +145,7 @@ def test_the_prefix_cache_is_never_reset_in_the_middle_of_a_step(
 
 
 class Cycle:
-    """Keeps a stream until the garbage collector comes, as a traceback does."""
+    """Keeps a stream alive until the garbage collector runs, as a traceback does."""
 
     def __init__(self, kept: object) -> None:
         self.kept = kept

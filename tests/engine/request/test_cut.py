@@ -30,7 +30,7 @@ def ended(plain: LLM, tokens: tuple[int, ...], output: tuple[int, ...] = (), **o
 def test_a_stop_string_counts_from_the_token_after_min_tokens(
     plain: LLM, min_tokens: int, num: int | None, num_before: int
 ) -> None:
-    """The answer is abab; a `b` ends it if it is not among the first `min_tokens`."""
+    """The answer is abab; a `b` ends it unless it is among the first `min_tokens` tokens."""
     answer = (A, B, A, B)
     before = answer[:num_before] if num is None or num_before < num else ()
     found = ended(plain, answer[len(before) :], before, stop=("b",), min_tokens=min_tokens)
@@ -59,7 +59,7 @@ def test_a_stop_token_ends_and_says_which_it_was(plain: LLM) -> None:
 
 
 def test_a_stop_token_that_spells_more_than_a_stop_string_is_kept_whole() -> None:
-    """It is the token that ends the answer, whatever it spells."""
+    """The token itself ends the answer, whatever its text contains."""
     (token,) = words().encode("abc", add_special=False)
     params = SamplingParams(stop=("b",), stop_token_ids=(token,), include_stop_str_in_output=True)
     found = cut(new_request(words(), params), Verdict((), (token,), Origin.BONUS))
@@ -67,7 +67,7 @@ def test_a_stop_token_that_spells_more_than_a_stop_string_is_kept_whole() -> Non
 
 
 class OnlyAB:
-    """A grammar of two tokens."""
+    """A grammar that is over after "ab"."""
 
     def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:  # noqa: ARG002
         return True
@@ -81,7 +81,7 @@ class OnlyAB:
 
 @pytest.mark.parametrize("num_before", [0, 1])
 def test_the_end_of_a_grammar_ends_the_answer(plain: LLM, num_before: int) -> None:
-    """What was accepted behind it is not emitted."""
+    """Tokens accepted after the grammar's end are not emitted."""
     answer = (A, B, C, D)
     request = new_request(plain.tokenizer, SamplingParams(max_tokens=9), output=answer[:num_before])
     request.grammar = cast(Grammar, OnlyAB())

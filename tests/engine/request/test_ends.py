@@ -24,7 +24,7 @@ EVERYTHING_RIGHT = {
 
 @pytest.fixture(scope="module")
 def eager(plain: LLM) -> LLM:
-    """Guesses are always right, so every end falls inside an accepted run."""
+    """An engine whose guesses are always right, so every end falls inside an accepted run."""
     return plain.with_speculation(EVERYTHING_RIGHT)
 
 
@@ -118,7 +118,7 @@ def test_an_abandoned_stream_leaves_nothing_behind(plain: LLM) -> None:
 
 
 def test_a_closed_stream_ends_while_its_inner_generators_are_held(plain: LLM) -> None:
-    """Some Pythons (3.12.3) keep what a closed generator held until the object itself goes."""
+    """Some Pythons (3.12.3) keep what a closed generator held until the generator object goes."""
     llm = plain.with_speculation(None)
     stream = llm.stream("abc", SamplingParams(max_tokens=50, ignore_eos=True))
     next(stream)

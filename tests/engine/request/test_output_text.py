@@ -22,7 +22,7 @@ BOTH = pytest.mark.parametrize(
 
 
 def _stream(tokenizer: Any, ids: list[int], skip_special: bool = True) -> list[str]:
-    """What each token adds to the text, and what its end adds."""
+    """Return what each token adds to the text, and then what its end adds."""
     begun = OutputText.start(tokenizer, (), include_stop=False, skip_special=skip_special)
     grown = [*itertools.accumulate(ids, OutputText.push, initial=begun)]
     texts = [text.text for text in (*grown, grown[-1].finish())]
@@ -49,9 +49,9 @@ def test_tokens_together_are_the_same_text_as_one_by_one(
     texts = ["Grüße, 世界 🌍!", *(None for _ in range(300))]
     for text in texts:
         ids = [rng.randrange(tokenizer.vocab_size) for _ in range(rng.randrange(12))]
-        if text is not None:  # characters that are spelled over several tokens
+        if text is not None:  # characters that span several tokens
             ids = tokenizer.encode(text, add_special=False, parse_special=False)
-        at = rng.randrange(len(ids) + 1)  # a round ends anywhere, inside a character, too
+        at = rng.randrange(len(ids) + 1)  # a round may end inside a character
         one_by_one = [*itertools.accumulate(ids, OutputText.push, initial=begun)]
         first, ends = begun.push_all(ids[:at])
         found, more = first.push_all(ids[at:])

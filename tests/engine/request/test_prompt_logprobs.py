@@ -1,4 +1,4 @@
-"""`prompt_logprobs`: the target's word on the prompt, however it is read."""
+"""`prompt_logprobs`: the target's log-probabilities of the prompt, however the prompt is read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ASK = SamplingParams(temperature=0, max_tokens=5, prompt_logprobs=2, ignore_eos=
 
 
 def test_they_are_what_generating_the_prompt_would_show(plain: LLM) -> None:
-    """Each token's entry equals the one it gets when it comes out as an answer."""
+    """Each token's entry equals the one it gets when it is generated."""
     (result,) = plain.generate(PROMPT, ASK)
     found = result.prompt_logprobs
     assert found is not None
@@ -42,7 +42,7 @@ def test_neither_the_answer_nor_they_depend_on_what_is_cached(plain: LLM) -> Non
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_chunks_and_preemptions_tell_nothing_twice(tiny_path: Path, plain: LLM, n: int) -> None:
-    """A prompt of several chunks, among so many others that some are preempted."""
+    """Every entry is told once, although the prompt is chunked and some requests are preempted."""
     long = (PROMPT + " ") * 2
     alone = plain.generate(long, ASK)[0]
     tight = LLM(
@@ -56,7 +56,7 @@ def test_chunks_and_preemptions_tell_nothing_twice(tiny_path: Path, plain: LLM, 
 
 
 def test_nothing_is_kept_of_what_nobody_can_find_again(tiny_path: Path) -> None:
-    """Each has a salt of its own, and what others can use must not make way for it."""
+    """Requests with a salt each of their own must not displace what others can use."""
     llm = LLM(
         tiny_path,
         max_num_seqs=2,

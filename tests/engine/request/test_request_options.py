@@ -20,7 +20,7 @@ SEVERAL = {"method": "hybrid", "methods": ["suffix", "bigram", "own_layers"], "n
 
 @pytest.fixture(scope="module")
 def several(plain: LLM) -> LLM:
-    """Three drafters, among which the controller chooses."""
+    """An engine with three drafters, among which the controller chooses."""
     return plain.with_speculation({**SEVERAL, "num_speculative_tokens": 4, "num_branches": 2})
 
 
@@ -68,7 +68,8 @@ def test_without_a_controller_each_request_has_the_drafter_it_names(plain: LLM) 
 
 
 def test_everything_in_one_pass(several: LLM, plain: LLM) -> None:
-    """Drafters, depths, branches and acceptances together; coupled ones keep their bits."""
+    """Different drafters, depths, branches and acceptances share passes; coupled requests keep
+    their bits."""
     asked: list[Any] = [
         None,
         {"drafter": "bigram", "num_branches": 1},

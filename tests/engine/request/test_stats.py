@@ -1,4 +1,4 @@
-"""What a request's figures say of the choices."""
+"""How a request's stats count the choices made for it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def engine(num_pages: int = 64, page_size: int = 4, **limits: Any) -> FakeEngine
 
 
 def run_to_end(engine: FakeEngine, most: int = 10_000) -> int:
-    """The number of steps it took."""
+    """Step until no request is left; return the number of steps."""
     for num_steps in range(most):
         if not engine.requests:
             return num_steps
@@ -73,7 +73,7 @@ def test_guesses_are_shared_evenly(total: int, wanted: list[int], shares: list[i
 
 
 def test_guesses_shrink_and_never_preempt() -> None:
-    """16 rows, all but two in use: a decode each still fits, and hardly a guess."""
+    """No page is free, and each request has two rows left in its own: for a decode and a guess."""
     world = engine(num_pages=4, headroom=0)
     one, other = world.add([1] * 6, max_tokens=9), world.add([2] * 6, max_tokens=9)
     world.step()
@@ -118,13 +118,13 @@ def test_the_last_in_rank_is_preempted_and_ends_as_if_alone() -> None:
             assert world.requests[idx].tokens == before[idx]
             assert world.requests[idx].num_rows == 0
     assert preempted[:2] == [requests[0].id, requests[2].id]
-    assert len(tokens_before[requests[0].id]) > 7  # it had emitted, and kept what it had
+    assert len(tokens_before[requests[0].id]) > 7  # it had emitted tokens, and kept them
     assert all(request.tokens == request.alone() for request in requests)
     world.assert_nothing_is_held()
 
 
 def test_nobody_is_admitted_in_a_step_that_preempts() -> None:
-    """The pages that were just given up are left alone until it shows what remains of them."""
+    """Freed pages are not given to newcomers in the same step: running requests may need them."""
     world = engine(num_pages=5, max_num_seqs=2, headroom=0)
     _, last = (world.add([name] * 7, max_tokens=9) for name in (1, 2))
     world.step()
@@ -146,7 +146,7 @@ def test_what_a_preempted_request_computed_is_found_again_if_nobody_took_it() ->
 
 
 def test_a_shared_prefix_counts_once_at_admission() -> None:
-    """28 of 32 pages are held by the first; the second needs few of its own."""
+    """The first request holds 28 of 32 pages; the second shares most of them and needs few more."""
     world = engine(num_pages=32, max_num_batched_tokens=128, headroom=0)
     world.add([1] * 110, max_tokens=2)
     world.step()
@@ -155,7 +155,7 @@ def test_a_shared_prefix_counts_once_at_admission() -> None:
 
 
 def test_nobody_is_admitted_past_one_that_ranks_higher() -> None:
-    """The small one would fit at once, but the large one came first."""
+    """The small request would fit at once, but the large one came first."""
     world = engine(num_pages=8, headroom=0)
     first = world.add([1] * 14, max_tokens=6)
     world.step()
@@ -174,8 +174,8 @@ def test_priority_goes_first() -> None:
 
 @pytest.mark.parametrize("priority", [0, 1, 3])
 def test_a_flood_of_better_priority_does_not_starve_anyone(priority: int) -> None:
-    """Two newcomers a step want twice what the engine can do, for ever; who came first in rank
-    is served after at most (priority + 1) · ageing steps of arrivals and their work."""
+    """Two newcomers a step want twice what the engine can do, for ever; a waiting request is still
+    served after at most (priority + 1) · ageing steps of arrivals and their work."""
     ageing, work = 10, 3
     world = engine(max_num_seqs=1, ageing=ageing)
     patient = world.add([1], max_tokens=work, priority=priority)
@@ -249,7 +249,7 @@ def test_a_second_request_computes_only_what_is_new() -> None:
 
 @pytest.mark.parametrize("page_size", [4, 64])
 def test_a_small_pool_serves_many(page_size: int) -> None:
-    """Paged and slotted: 40 requests in room for two, with guesses, all as if alone."""
+    """Paged and slotted: 40 requests with guesses in room for two all end as if alone."""
     rng = Random(1)
     world = engine(num_pages=2 * 64 // page_size, page_size=page_size, headroom=0)
     requests: list[FakeRequest] = [

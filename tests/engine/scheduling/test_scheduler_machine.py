@@ -20,7 +20,7 @@ PROMPTS: Final = st.lists(st.integers(0, 1), min_size=1, max_size=10)
 
 
 class SchedulerMachine(RuleBasedStateMachine):
-    """The scheduler on a real pool, tables and prefix tree, beside a simple record of ranks."""
+    """The scheduler on a real pool, tables and prefix tree, checked against a record of ranks."""
 
     @initialize(
         page_size=st.sampled_from([2, 3, 5, MAX_LEN]),
@@ -44,7 +44,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.engine = FakeEngine(self.limits, num_pages, page_size)
         self.tickets: dict[int, Ticket] = {}
         self.num_steps = 0
-        self.first: int | None = None  # the first in rank of all, and since when
+        self.first: int | None = None  # the request that ranks first
         self.first_since = 0
 
     @rule(
@@ -103,7 +103,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         running: set[int],
         decoding: set[int],
     ) -> None:
-        """Victims rank last, newcomers first, and every decode advances."""
+        """Preempted requests rank last, admitted ones first, and every decode advances."""
         granted = {grant.request_id for grant in schedule.grants}
         preempted, admitted = set(schedule.preempted), set(schedule.admitted)
         assert not preempted or not admitted
@@ -117,8 +117,8 @@ class SchedulerMachine(RuleBasedStateMachine):
                 assert worst < min(self.tickets[idx] for idx in others)
 
     def check_the_first(self, schedule: Schedule) -> None:
-        """The proof that nobody starves: whoever is first in rank ends within this bound, and
-        with ageing only finitely many can come before anyone."""
+        """Nobody starves: the request that ranks first ends within this bound, and with ageing only
+        finitely many requests can come before any other."""
         assert schedule.grants or not self.engine.requests
         first = min((self.tickets[idx] for idx in self.engine.requests), default=None)
         if first is None or first.request.id != self.first:
@@ -127,7 +127,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert self.num_steps - self.first_since <= (self.limits.max_num_seqs + 1) * MAX_LEN
 
     def teardown(self) -> None:
-        """All that were not cancelled end, with the tokens they would have had alone."""
+        """All requests that were not cancelled end with the tokens they would have had alone."""
         rng = Random(0)
         while self.engine.requests:
             wanted = {idx: rng.randint(0, 3) for idx in self.engine.requests}

@@ -21,7 +21,7 @@ def llm(tmp_path_factory: pytest.TempPathFactory) -> LLM:
 
 
 def num_computed(llm: LLM, prompt: list[int]) -> int:
-    """Prompt tokens that went through a pass."""
+    """Return how many prompt tokens went through a pass."""
     before = llm.metrics()
     llm.generate(prompt, SamplingParams(temperature=0, max_tokens=1))
     after = llm.metrics()

@@ -1,4 +1,4 @@
-"""An option of the engine is written once, and is everywhere."""
+"""An option of the engine is declared once and appears in every interface."""
 
 from __future__ import annotations
 

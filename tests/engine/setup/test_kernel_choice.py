@@ -1,4 +1,4 @@
-"""Where Numba does not work, `auto` goes on without it."""
+"""Where Numba does not work, `auto` falls back to other kernels."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_without_numba_what_needs_it_is_refused(options: dict[str, Any]) -> None
 
 
 class _Refusing:
-    """In the place of what finds modules: Numba with a setting that it does not take."""
+    """A module finder that fails as Numba does on a setting that it does not accept."""
 
     def find_spec(self, name: str, *_where: object) -> None:
         if name == "forerun.kernels.cpu":
@@ -52,7 +52,7 @@ class _Refusing:
 
 
 def test_a_setting_that_numba_refuses_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As NUMBA_NUM_THREADS=0 is."""
+    """NUMBA_NUM_THREADS=0 is such a setting."""
     monkeypatch.delitem(sys.modules, "forerun.kernels.cpu")
     monkeypatch.setattr(sys, "meta_path", [_Refusing(), *sys.meta_path])
     sentence = r"\(Number of threads specified must be > 0\); mend the NUMBA_ variables, reinstall"

@@ -29,7 +29,7 @@ def draft_models(core: Core) -> list[DraftModel]:
 
 
 def cache_bytes(llm: LLM) -> int:
-    """All K and V arrays that the engine holds."""
+    """Return the bytes of all K and V arrays that the engine holds."""
     core = llm.engine.core
     stores = [core.cache.store, *(model._cache.store for model in draft_models(core))]
     return sum(int(store.k.nbytes + store.v.nbytes) for store in stores)
@@ -180,7 +180,7 @@ def test_without_a_length_a_slot_is_what_the_memory_holds(tiny_path: Path, confi
 
 @pytest.fixture(scope="module")
 def short_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A draft model that sees 40 tokens."""
+    """A draft model with a context of 40 tokens."""
     folder = tmp_path_factory.mktemp("models") / "short"
     return write_tiny_model(folder, seed=0, max_len=40)
 

@@ -1,4 +1,4 @@
-"""What a start compiles: all that its answers need, before the first pass."""
+"""A start compiles all kernels that answers need, before the first pass."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from forerun.kernels.cuda.host_copies import HostCopy  # noqa: E402
 
 
 class Done:
-    """A device's event: ready when it was asked so often, or waited for."""
+    """A device event that is ready at the `num_asked`-th query."""
 
     def __init__(self, num_asked: int) -> None:
         self.num_left, self.was_waited_for = num_asked, False

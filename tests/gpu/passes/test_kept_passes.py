@@ -1,4 +1,4 @@
-"""Which recorded pass has room for another."""
+"""Which recorded pass is large enough to run another."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_where_none_has_room_it_is_recorded(asked: Key) -> None:
 
 @pytest.mark.parametrize(("num", "often"), [(6, 257), (14, 33)])
 def test_one_that_comes_often_is_recorded(num: int, often: int) -> None:
-    """To record it takes as long as 200 times what a small one saves."""
+    """Recording a pass takes 200 times as long as one use of it saves."""
     passes, asked = kept(key(8, 8), key(16, 16)), key(num, num)
     found = [passes.room_for(asked) for _ in range(often)]
     assert asked not in found[:-1]

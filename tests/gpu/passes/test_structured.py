@@ -1,4 +1,4 @@
-"""On a GPU, what a grammar leaves out is left out where the logits are."""
+"""On a GPU, a grammar's mask is applied on the device, where the logits are."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_masks_are_applied_on_the_device(tiny_json_path: Path, sampling: str) ->
 def test_a_pass_that_began_before_a_trigger_is_not_used(
     tiny_json_path: Path, sampling: str
 ) -> None:
-    """Words are drawn behind passes that begin early; what a trigger begins is masked at once."""
+    """Before a trigger, passes begin early without a mask; after it, every token is masked."""
     plain = LLM(tiny_json_path, device="cuda", dtype="float32", speculative_config=None)
     suffix = {"method": "suffix", "adaptive": False, "num_speculative_tokens": 4}
     num_bound = 0

@@ -27,7 +27,7 @@ IN_STEPS = (576, 1728, 9, 3, 64)  # no multiple of 128: as a head that fuses sta
 WITHOUT_SEGMENTS = ((1056, 1088, 11, 1, 96), (1060, 1092, 3, 1, 20))  # in float32 alone
 
 
-# Every kernel, shape and number of rows is compiled, so float32 is looked at where it is small.
+# Every kernel, shape and number of rows is compiled, so float32 is tested where it is small.
 CASES = (
     *(("cuda-bfloat16", shape) for shape in SHAPES),
     *(("cuda-float32", shape) for shape in SHAPES if shape[0] < 1024),
@@ -64,7 +64,7 @@ def test_a_row_is_the_same_in_any_batch(kernel_set: str, shape: tuple[int, ...])
     x = normal(1, max(NUM_ROWS), width)
 
     def layer(rows: F32, first: int) -> tuple[F32, ...]:
-        """A norm, then what each kind of product gives."""
+        """Run a layer's norms and products, and return the result of each."""
         span = Span(first, (0,) * len(rows), Tree.chain(len(rows)), ())
         plan = Plan.build([(span, Scattered(first + len(rows), 1))])
         inv_freq = 10000.0 ** (-np.arange(attention.head_dim // 2) / attention.head_dim)

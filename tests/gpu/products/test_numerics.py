@@ -32,7 +32,7 @@ BOUNDS: Final = {
 
 @functools.cache
 def exact() -> tuple[TinyCheckpoint, list[int], npt.NDArray[np.float64]]:
-    """A model, a text, and the logits at some of its places."""
+    """A model, a text, and the exact logits after the first LENGTHS tokens."""
     checkpoint = TinyCheckpoint(CONFIG)
     tokens = np.random.default_rng(7).integers(0, CONFIG.vocab_size, max(LENGTHS)).tolist()
     return checkpoint, tokens, naive_logits(checkpoint, tokens)[np.array(LENGTHS) - 1]
@@ -49,8 +49,8 @@ def test_logits_are_near_those_of_float64(dtype: str, quantization: str | None) 
     assert error.max() < BOUNDS[dtype, quantization], dict(zip(LENGTHS, error, strict=True))
 
 
-# Hidden and inner sizes, long enough for segments of columns, which do not come in segments, in
-# groups or in 16 bytes: float32 has none.
+# Hidden and inner sizes that are long enough for segments of columns but are no multiples of a
+# segment, a group or 16 bytes. float32 needs none of these.
 ODD: Final = ((1056, 1088), (1080, 2080), (1060, 1092), (3000, 1032), (2176, 3968))
 
 

@@ -1,8 +1,8 @@
-"""ARM's machine code, run on whatever processor this is.
+"""Run ARM machine code on any processor.
 
-It works on the memory of this process, at the addresses that are known here: each stretch is shown
-to the emulator (QEMU, as the package `unicorn` has it) when the code first asks for it. What it
-calls of the C library is done by the one that is here.
+The emulator is QEMU, from the package `unicorn`. It works on this process's own memory, at the same
+addresses: each stretch is mapped when the code first touches it. Calls of C functions are answered
+by this process's C library.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from unicorn import arm64_const as arm
 
 TRIPLE: Final = "aarch64-unknown-linux-gnu"
 _STACK_BYTES: Final = 1 << 20
-_UNDEFINED: Final = 1  # the exception of an instruction that is not known
+_UNDEFINED: Final = 1  # the exception number of an unknown instruction
 _FLOATS_ON: Final = 3 << 20  # in CPACR_EL1
-# smmla Vd.4S, Vn.16B, Vm.16B, which this QEMU does not know, without the numbers of registers.
+# smmla Vd.4S, Vn.16B, Vm.16B without its register numbers; this QEMU does not know it.
 _SMMLA, _SMMLA_MASK = 0x4E80A400, 0xFFE0FC00
 _BYTES: Final = struct.Struct("16b")
 _INTS: Final = struct.Struct("<4i")
 
 
 class Emulator:
-    """One processor, for one thread."""
+    """An emulated ARM processor, for one thread."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, _STACK_BYTES)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        self._stack, self._end = start + _STACK_BYTES - mmap.PAGESIZE, start  # nothing runs there
+        self._stack, self._end = start + _STACK_BYTES - mmap.PAGESIZE, start  # no code is there
         self._uc: Any = unicorn.Uc(unicorn.UC_ARCH_ARM64, unicorn.UC_MODE_ARM)
         uc = self._uc
         uc.ctl_set_cpu_model(arm.UC_CPU_ARM64_MAX)
@@ -49,26 +49,26 @@ class Emulator:
 
     @contextmanager
     def loaded(self, code: bytes, target: Any) -> Iterator[Callable[[str], int]]:
-        """An object file in memory; yields what knows where its functions are."""
+        """Load an object file; yield a function from names to addresses."""
         with binding.create_mcjit_compiler(binding.parse_assembly(""), target) as engine:
             engine.add_object_file(binding.ObjectFileRef.from_data(code))
             engine.finalize_object()
             yield engine.get_function_address
-        self._uc.ctl_flush_tb()  # what is loaded there next is another code
+        self._uc.ctl_flush_tb()  # the next code may be loaded at these addresses
 
     def call(self, address: int, *args: int) -> None:
-        """A function void(int64, …): eight arguments are in registers, the others on the stack."""
+        """Call a void(int64, …): eight arguments are in registers, the others on the stack."""
         uc, stack = self._uc, self._stack
         for idx, value in enumerate(args[:8]):
             uc.reg_write(arm.UC_ARM64_REG_X0 + idx, value & (1 << 64) - 1)
         for idx, value in enumerate(args[8:]):
             uc.mem_write(stack + 8 * idx, struct.pack("<q", value))
         uc.reg_write(arm.UC_ARM64_REG_SP, stack)
-        uc.reg_write(arm.UC_ARM64_REG_X30, self._end)  # where it returns to
+        uc.reg_write(arm.UC_ARM64_REG_X30, self._end)  # the return address
         uc.emu_start(address, self._end)
 
     def _show(self, uc: Any, _kind: int, address: int, _size: int, _value: int, _: Any) -> bool:
-        """The stretch of this process's memory that has an address, but for what was shown."""
+        """Map the stretch of memory around `address`, but for parts that are mapped already."""
         first, end = next((a, b) for a, b in _stretches() if a <= address < b)
         for shown, last, _rights in uc.mem_regions():
             first = max(first, last + 1) if last < address else first
@@ -81,7 +81,7 @@ class Emulator:
         uc.reg_write(arm.UC_ARM64_REG_PC, uc.reg_read(arm.UC_ARM64_REG_X30))
 
     def _on_exception(self, uc: Any, number: int, _: Any) -> None:
-        """Multiply matrices, as long as that is what comes."""
+        """Run consecutive smmla instructions; nothing else may raise an exception."""
         at = first = uc.reg_read(arm.UC_ARM64_REG_PC)
         while number == _UNDEFINED and (word := _word_at(at)) & _SMMLA_MASK == _SMMLA:
             _smmla(uc, word & 31, word >> 5 & 31, word >> 16 & 31)
@@ -91,7 +91,7 @@ class Emulator:
 
 
 def _smmla(uc: Any, sums: int, left: int, right: int) -> None:
-    """Eight bytes of two rows of `left` with eight of two rows of `right`, as ARM's manual says."""
+    """Add the products of two rows of eight bytes each to `sums`, as ARM's manual says."""
     numbers = [arm.UC_ARM64_REG_Q0 + each for each in (sums, left, right)]
     total, x, y = (uc.reg_read(each).to_bytes(16, "little") for each in numbers)
     rows, columns = ([each[:8], each[8:]] for each in map(_BYTES.unpack, (x, y)))
@@ -115,7 +115,7 @@ def _stretches() -> Iterator[tuple[int, int]]:
 
 
 def _c_functions() -> Iterator[tuple[int, Callable[[Any], None]]]:
-    """By the addresses that the code is given for them."""
+    """Yield the C functions that kernels call, by the addresses that are compiled into them."""
     for name in ("memset", "memcpy", "memmove"):
         yield binding.address_of_symbol(name), _of_memory(getattr(ctypes, name, ctypes.memmove))
     for name in ("log", "log1p"):

@@ -1,9 +1,9 @@
-"""Digests of models as ARM computes them.
+"""Print the digests of models as ARM computes them.
 
     python -m tests.kernels_cpu.arm.process dotprod "family llama2" …      prints them as JSON
 
-In a process of its own: it makes Numba generate code for ARM, and that code runs in an emulator.
-Nothing else differs from what users run, down to how code is kept on disk and put into memory.
+This needs a process of its own: Numba is made to generate code for ARM, which runs in an emulator.
+All else is what users run, including how code is kept on disk and loaded into memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FEATURES: Final = {"i8mm": {"dotprod", "i8mm"}, "dotprod": {"dotprod"}, "neon":
 
 
 def become_arm(instruction_set: str) -> None:
-    """Before Numba is imported."""
+    """Make Numba generate code for ARM; call this before it is imported."""
     features = _FEATURES[instruction_set]
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
@@ -48,7 +48,7 @@ def main(instruction_set: str, names: list[str]) -> None:
     become_arm(instruction_set)
     from tests.kernels_cpu.digests import cases, smollm2_cases
 
-    computed = dict(cases(num_threads=1))  # an emulator has one
+    computed = dict(cases(num_threads=1))  # an emulator runs one
     if not computed.keys() >= set(names):
         computed |= dict(smollm2_cases())
     print(json.dumps({name: computed[name](None) for name in names}))

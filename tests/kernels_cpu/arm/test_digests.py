@@ -1,4 +1,4 @@
-"""ARM's code has the committed bits: those of a real one, where they are its own."""
+"""Emulated ARM code has the committed bits: a real ARM's, where they depend on the architecture."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GROUPS = {
     **{each: [name for name in ALL if name.startswith(f"format {each},")] for each in FORMATS},
 }
 NEON = ["format Q8_0, int8", "format Q4_1, int8", "format Q4_1, int16"]
-I8MM = ["format Q4_1, int8"]  # each of its products is computed here, in a minute
+I8MM = ["format Q4_1, int8"]  # smmla is emulated in Python, which takes a minute
 
 
 def digests(instruction_set: str, names: list[str]) -> dict[str, dict[str, str]]:
@@ -52,6 +52,6 @@ def test_its_other_instruction_sets_have_them_too(instruction_set: str, names: l
 
 @pytest.mark.soak
 def test_smollm2_has_the_committed_bits_there() -> None:
-    """Answers, too, with guesses."""
+    """The digests are of logits and of answers with speculation."""
     names = ["SmolLM2, int8"]
     assert digests("dotprod", names) == expected(names)

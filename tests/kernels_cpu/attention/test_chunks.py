@@ -21,14 +21,14 @@ def _num_chunks(num_tokens: int, num_threads: int, *, is_shared: bool) -> int:
 
 @pytest.mark.parametrize("num_tokens", [2, 3, 5, 8, 16])
 def test_tokens_of_one_request_are_read_for_once_by_each_thread(num_tokens: int) -> None:
-    """Eight threads take six chunks at once; a ninth chunk would wait and read all again."""
+    """Eight threads run six chunks at once; a ninth chunk would wait and read all keys again."""
     assert _num_chunks(num_tokens, 8, is_shared=True) == 6
 
 
 def test_eight_tokens_leave_neither_of_two_threads_waiting() -> None:
-    """Three chunks of eight would keep one of them busy for twice as long as the other."""
+    """Three chunks of eight tokens would keep one thread busy for twice as long as the other."""
     assert _num_chunks(8, 2, is_shared=True) == 6
-    assert _num_chunks(5, 2, is_shared=True) == 3  # reading all again would take longer
+    assert _num_chunks(5, 2, is_shared=True) == 3  # reading all keys again would take longer
 
 
 _NARROW = {1: 1, 2: 1, 3: 1, 4: 2, 5: 1, 6: 3, 8: 4, 16: 8, 17: 3, 255: 8, 509: 8}
@@ -36,7 +36,7 @@ _NARROW = {1: 1, 2: 1, 3: 1, 4: 2, 5: 1, 6: 3, 8: 4, 16: 8, 17: 3, 255: 8, 509: 
 
 @pytest.mark.parametrize(("num_tokens", "per_chunk"), _NARROW.items())
 def test_narrow_vectors_leave_no_thread_waiting(num_tokens: int, per_chunk: int) -> None:
-    """Two threads and three key/value heads: what each reads again costs next to nothing."""
+    """Two threads, three key/value heads: reading again costs little where vectors are narrow."""
     found = tokens_per_chunk(num_tokens, *_SMOLLM2, 2, is_shared=True, is_narrow=True)
     assert found == per_chunk
 

@@ -1,4 +1,4 @@
-"""Attention writes the digits that the product behind it reads."""
+"""Attention writes its output as the digits that the next product reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from tests.kernels_cpu.packed import PackedSource, packed
 def test_they_are_those_of_its_rows(
     heads: tuple[int, int, int], num_tokens: int, activations: str
 ) -> None:
-    """Also of heads that are no whole blocks, and of more than attention takes at once."""
+    """A product of them equals one of the rows; also for heads that are no whole blocks (which get
+    no digits), and for more heads than attention takes at once."""
     k, shape = CpuKernels(activations=activations, cache_dir=CACHE_DIR), AttentionShape(*heads)
     matrix = k.load_matrix(PackedSource("Q8_0", packed("Q8_0", 32, shape.q_len, seed=1)), ["w"])
     qkv = normal(2, num_tokens, shape.q_len + 2 * shape.kv_len)

@@ -1,4 +1,4 @@
-"""The rows of the cache."""
+"""The memory of KV rows."""
 
 from __future__ import annotations
 

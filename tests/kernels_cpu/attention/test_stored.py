@@ -1,4 +1,4 @@
-"""Keys and values as float16: rounded when they are stored, and read as the numbers they are."""
+"""Keys and values stored as float16: rounded when they are written, exact when they are read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def kernels(row_type: str, instruction_set: str | None = None) -> CpuKernels:
 def test_numbers_that_float16_has_give_the_same_attention(
     heads: tuple[int, int, int], instruction_set: str
 ) -> None:
-    """To the bit, by one token and by many, wherever they lie."""
+    """Bit for bit, in passes of one token and of many, wherever their rows lie."""
     shape = AttentionShape(*heads)
     qkv = normal(7, 300, shape.q_len + 2 * shape.kv_len).astype(np.float16).astype(np.float32)
     found = list[F32]()
@@ -49,13 +49,13 @@ def test_numbers_that_float16_has_give_the_same_attention(
 def test_they_are_rounded_to_the_nearest_that_is_no_infinity(
     head_dim: int, instruction_set: str
 ) -> None:
-    """In groups of 16 and one by one."""
+    """Whether they are converted in groups of 16 or one by one."""
     numbers = np.resize(np.array(SPECIAL, np.float32), head_dim)
     shape, k = AttentionShape(1, 1, head_dim), kernels("float16", instruction_set)
     qkv = np.concatenate([np.zeros(head_dim), numbers, numbers])[None].astype(np.float32)
     plan = Plan.build([(Span(0, (0,), Tree.chain(1), ()), InARow(3))])
     batch, store = k.begin(plan, shape, np.zeros(head_dim // 2)), k.new_store(shape, 1, 16)
-    # What is turned by nothing is x·1 - y·0, and that is no number beside an infinity.
+    # A rotation by 0 computes x·1 - y·0, which is NaN where y is infinite.
     half, is_finite = head_dim // 2, np.isfinite(numbers)
     partner = np.concatenate([is_finite[half:], is_finite[:half]])
     _ = np.asarray(k.rope_write(k.rows(qkv), batch, store, 0))

@@ -1,4 +1,4 @@
-"""Compiled functions on disk: what is read, what is not, and who may have written it."""
+"""Compiled functions on disk: which files are loaded, and who may have written them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture
 def filled(cache: CodeCache, code: bytes) -> CodeCache:
-    """As `made` leaves it, without compiling again."""
+    """The cache as `made` leaves it, without compiling again."""
     path = cache.folder / "select.code"
     path.write_bytes(code)
     path.chmod(0o600)
@@ -101,7 +101,7 @@ def test_bytes_come_back_as_they_were() -> None:
 
 @pytest.mark.parametrize("place", [0, 8, 12, 44, 48, 56, 90, 0.3, 0.6, 0.9, -1])
 def test_a_changed_bit_is_seen(filled: CodeCache, place: float) -> None:
-    """In any field of the header, the names or the code: LLVM must never get to see it."""
+    """In any field of the header, the names or the code: LLVM must never see the file."""
     whole = bytearray(kept(filled).read_bytes())
     whole[place if isinstance(place, int) else int(place * len(whole))] ^= 8
     assert filled.load("select") is not None
@@ -134,7 +134,7 @@ def test_code_of_another_key_or_another_function_is_not_taken(
 
 
 class Planted:
-    """What a pickle would run."""
+    """Unpickling this makes a folder."""
 
     def __init__(self, marker: Path) -> None:
         self.marker = marker
@@ -152,12 +152,12 @@ def test_a_planted_pickle_is_never_run(
     kept(filled).write_bytes(start + planted)
     assert not made(filled).was_cached
     assert not (tmp_path / "run").exists()
-    pickle.loads(planted)  # it would have
+    pickle.loads(planted)  # unpickled, it runs
     assert (tmp_path / "run").exists()
 
 
 def test_nothing_in_the_package_can_interpret_what_it_reads() -> None:
-    """No module of ours imports what turns bytes into objects or code."""
+    """No module of the package imports or calls what turns bytes into objects or code."""
     banned = {"pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
     sources = sorted(Path(forerun.__file__).parent.rglob("*.py"))
     assert len(sources) > 50
@@ -205,7 +205,7 @@ def test_kernels_say_once_that_they_compile_in_memory(tmp_path: Path) -> None:
 def test_the_group_of_one_user_alone_may_write(
     cache: CodeCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mask of many systems lets it; any other group is refused."""
+    """The umask of many systems allows it; a group of several users is refused."""
     import grp
     import pwd
 
@@ -257,7 +257,7 @@ def test_a_link_is_not_followed(filled: CodeCache, tmp_path: Path) -> None:
     kept(filled).rename(tmp_path / "elsewhere.code")
     (filled.folder / "select.code").symlink_to(tmp_path / "elsewhere.code")
     assert not made(filled).was_cached
-    assert not kept(filled).is_symlink()  # replaced, and what it led to is left alone
+    assert not kept(filled).is_symlink()  # replaced, and its target is left alone
     assert (tmp_path / "elsewhere.code").exists()
     filled.folder.rename(tmp_path / "moved")
     filled.folder.symlink_to(tmp_path / "moved")

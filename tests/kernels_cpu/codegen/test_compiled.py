@@ -1,4 +1,4 @@
-"""Compiled functions: where they cannot be made, and what they are named by."""
+"""Compiled functions: what their cache keys cover, and machines that cannot compile them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_compiled_code_is_named_by_sources_and_machine(monkeypatch: pytest.Monke
 
 
 def test_code_for_a_forced_set_has_what_all_kernels_need() -> None:
-    """Kernels multiply and add in one step, and read float16, on x86 of any kind."""
+    """On any x86, kernels need fused multiply-add (FMA) and float16 conversion (F16C)."""
     forced = InstructionSet("old", 4, (4, 4), (), "x86-64", more="+avx,+fma,+f16c")
     triple, _, own = compiled._target(Machine.host())
     target = compiled._target(Machine(4, (1,), instructions=forced, is_forced=True))
@@ -48,7 +48,7 @@ def test_code_for_a_forced_set_has_what_all_kernels_need() -> None:
 
 
 def test_lanes_tiles_and_digits_share_what_does_not_know_them(tmp_path: Path) -> None:
-    """Of `embed` each has its own, in the same folder."""
+    """Both machines use one `select`; each has its own `embed`, in the same folder."""
     machines, heard = [Machine(16, AVX2_OUTPUTS), Machine(8, AVX2_OUTPUTS)], list[str]()
     for machine in machines:
         cache = CodeCache.open(tmp_path, compiled.code_key(machine))
@@ -64,7 +64,7 @@ def test_lanes_tiles_and_digits_share_what_does_not_know_them(tmp_path: Path) ->
 def test_attention_is_kept_by_the_tiles_and_rows_that_it_was_made_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two instruction sets of one processor may have the same key."""
+    """Two instruction sets of one processor may have the same key, so the names must differ."""
     kept: list[str] = []
 
     def function(_: Library, name: str, *args: Any) -> SimpleNamespace:

@@ -1,4 +1,4 @@
-"""Vector IR: what is folded together has the bits of what is folded alone."""
+"""Vector IR: rows that are summed together have the bits of rows that are summed alone."""
 
 from __future__ import annotations
 

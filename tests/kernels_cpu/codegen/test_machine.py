@@ -27,7 +27,7 @@ def on_x86(monkeypatch: pytest.MonkeyPatch, *features: str) -> None:
         (ALL_X86 - {"avx512vnni"}, "avx512"),
         ({"avx2", "avxvnni"}, "avxvnni"),
         ({"avx2"}, "avx2"),
-        ({"avx512f", "avx2"}, "avx2"),  # the first AVX-512, without bytes
+        ({"avx512f", "avx2"}, "avx2"),  # the first AVX-512, without byte operations
         (set(), "sse"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The fast coupled draw is the oracle's, bit for bit."""
+"""The fast coupled draw picks the oracle's token, always."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_every_token_wins_sometimes() -> None:
 
 @pytest.mark.parametrize("spread", [0.0, 1e-15, 1e-12, 1e-9, 1e-6])
 def test_the_oracle_decides_where_sums_are_all_but_equal(spread: float) -> None:
-    """Logits that undo the noise leave its last bits, and ties, to choose among 3,000 tokens."""
+    """Logits that cancel the noise leave its last bits, and ties, to decide among 3,000 tokens."""
     draw, tokens = kernels().gumbel_argmax, np.arange(3000)
     for seed in range(10):
         noise = Noise(seed)
@@ -51,7 +51,7 @@ def test_the_oracle_decides_where_sums_are_all_but_equal(spread: float) -> None:
 @pytest.mark.parametrize("num_alive", [1, 2, 31, 32, 33, 34, 500, 2000])
 @pytest.mark.parametrize("first", [0, 511, 512, 900])
 def test_survivors_anywhere(num_alive: int, first: int) -> None:
-    """A few or many in a run of words, next to its edges, scattered, and at the row's end."""
+    """Few or many tokens with finite logits: scattered, or in a run next to the kernel's edges."""
     draw, vocab_size = kernels().gumbel_argmax, 3001
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -73,7 +73,7 @@ def test_every_token_may_be_noted_on_the_way(order: int) -> None:
 
 @pytest.mark.parametrize("size", [1e-300, 1e9, 1e16, 1e300, np.finfo(np.float64).max])
 def test_extreme_logits(size: float) -> None:
-    """Where adding noise rounds it away, equals go to the lowest id."""
+    """Where logits are so large that noise is rounded away, ties go to the lowest id."""
     draw = kernels().gumbel_argmax
     for seed in range(20):
         logits = -size * (np.random.default_rng(seed).integers(0, 3, 700) / 2)
@@ -88,7 +88,7 @@ def test_extreme_logits(size: float) -> None:
     [(61681, 8135), (83890, 21853), (141546, 38519), (146775, 30183), (62420, 4107)],
 )
 def test_the_rarest_words(position: int, token: int) -> None:
-    """A first word of all zeros or all ones: once in 2^32, with the largest and least noise."""
+    """Random words of all zeros or ones (each once in 2^32) make the largest and least noise."""
     noise, draw = Noise(0), kernels().gumbel_argmax
     mine, other = noise.gumbel(position, np.array([token, 7]))
     assert not -3.1 < mine < 22

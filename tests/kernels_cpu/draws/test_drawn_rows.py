@@ -1,4 +1,4 @@
-"""Tokens drawn with a pass are those that `sampling` draws from its logits, bit for bit."""
+"""Tokens drawn within a pass are those that `sampling` draws from its logits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SIZES = (1, 40, 8192, 8193, 20_000)
 
 
 class Pass:
-    """From tokens to logits, without anything in between; each token has other ones."""
+    """A model without layers, from tokens to logits; each token has logits of its own."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Pass:
         table[1] = 0  # all logits are equal
         table[2] = np.round(table[2])
         table[BROKEN, 3] = np.nan
-        few = np.round(4 * normal(vocab_size, vocab_size, WIDTH))  # values: there are ties
+        few = np.round(4 * normal(vocab_size, vocab_size, WIDTH))  # few values, so ties
         head: F32 = few / np.float32(16)
         head[list(broken_ids), 0] = np.nan
         source = ArraySource({"table": table, "head": head})
@@ -98,7 +98,7 @@ def test_each_row_has_the_token_of_the_oracle(vocab_size: int, scale: float) -> 
             else:
                 assert found.token(idx) == expected(row, alone, 5), (temperature, idx)
                 assert found.logits[idx] is None
-    assert num_left == 0  # two sums as close as that come once in 10^7 rows
+    assert num_left == 0  # sums too close to decide come once in 10^7 rows
 
 
 def test_one_thread_draws_the_same() -> None:
@@ -110,7 +110,7 @@ def test_one_thread_draws_the_same() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
-@pytest.mark.parametrize("num", [2, 33])  # a pass that is kept, and one that is too long for it
+@pytest.mark.parametrize("num", [2, 33])  # a pass that is recorded, and one too long for it
 def test_a_broken_row_is_left_with_its_logits(temperature: float, num: int) -> None:
     one, draws = Pass(300, 1.0), draws_for(Proposal.empty(), temperature=temperature)
     tokens = [BROKEN, *range(num - 1)]
@@ -121,7 +121,7 @@ def test_a_broken_row_is_left_with_its_logits(temperature: float, num: int) -> N
     assert all(found.token(idx) is not None for idx in range(1, num))
     again = found.row(0).copy()
     one.draw(*(([token], draws) for token in tokens[::-1]))
-    np.testing.assert_array_equal(found.row(0), again)  # it is the caller's own
+    np.testing.assert_array_equal(found.row(0), again)  # the row is the caller's own
 
 
 @pytest.mark.parametrize("broken_id", [0, 7, 8191, 8192, 8209])
@@ -133,7 +133,7 @@ def test_one_broken_logit_is_enough(broken_id: int) -> None:
 
 
 def test_noise_is_drawn_along_the_accepted_path_alone() -> None:
-    """What follows a guess that does not hold is neither drawn nor handed out."""
+    """After a guess that is not accepted, no token is drawn and no logits are returned."""
     one, draws = Pass(50, 1.0), draws_for(Proposal.empty(), temperature=1.0)
     after = [draws_for(Proposal.empty(), temperature=1.0) for _ in range(2)]
     (right,) = one.draw(([7], draws)).all_tokens or ()
@@ -162,7 +162,7 @@ def test_rows_behind_one_that_is_left_are_drawn() -> None:
 
 
 def test_some_nodes_are_all_drawn() -> None:
-    """A draft model asks for its last level, whatever would be drawn above."""
+    """A draft model asks for its last level, whatever is drawn at the nodes above."""
     one = Pass(50, 1.0)
     draws = draws_for(Proposal.chain([4, 5]), some_nodes=(0, 1), temperature=1.0)
     found = one.draw(([4, 5], draws))
@@ -179,7 +179,7 @@ def test_some_nodes_are_all_drawn() -> None:
 def test_what_needs_more_than_noise_brings_logits(
     options: dict[str, Any] | None, temperature: float
 ) -> None:
-    """Its own alone: others are drawn."""
+    """Such a request gets logits; other requests of the pass are still drawn."""
     one, chain = Pass(50, 1.0), Proposal.chain([5, 6])
     plain = draws_for(Proposal.empty(), temperature=temperature)
     other = None if options is None else draws_for(chain, temperature=1.0, **options)

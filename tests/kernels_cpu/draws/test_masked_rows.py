@@ -1,4 +1,4 @@
-"""Masks where tokens are drawn: what comes is what `sampling` draws from masked logits."""
+"""Draws with masks within a pass give the tokens that `sampling` draws from masked logits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PASSES = {size: Pass(size, 2.0) for size in (1, 40, 8192, 8209, 20_000)}
 
 @dataclass
 class Listed:
-    """What may follow each output that fits, written down; None: it does not bind there."""
+    """A grammar as a table of what may follow each output; None: it does not bind there."""
 
     allowed: dict[tuple[int, ...], bytes | None]
     ends: set[tuple[int, ...]] = field(default_factory=set)
@@ -89,7 +89,7 @@ def expected(row: F32, draws: CoupledDraws, node: int = ROOT) -> int:
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_each_row_has_the_token_of_the_oracle(size: int, data: st.DataObject) -> None:
-    """Dense masks and sparse ones, those that end early and those that go on behind the logits."""
+    """Dense masks and sparse ones, also shorter and longer than the row of logits."""
     one, random = PASSES[size], np.random.default_rng(data.draw(st.integers(0, 2**32)))
     draws: list[CoupledDraws] = []
     for temperature in TEMPERATURES:
@@ -109,7 +109,7 @@ def test_each_row_has_the_token_of_the_oracle(size: int, data: st.DataObject) ->
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("size", [40, 8209, 20_000])
 def test_one_token_is_left(size: int, temperature: float) -> None:
-    """At the edges of groups and pieces, and among those that no whole group holds."""
+    """At the edges of the kernel's groups and pieces, and after the last whole group."""
     edges = {0, 1, 15, 16, 31, 32, size // 16 * 16, size - 1, 8191, 8192, 8207, 8208}
     for token in sorted(token for token in edges if token < size):
         draws = masked(Listed({WRITTEN: bits([token])}), temperature=temperature)
@@ -143,7 +143,7 @@ def test_equal_logits_go_to_the_first_that_may_come(temperature: float) -> None:
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("allowed", [b"", b"\0", bytes(9), b"\0" * 5 + b"\xff" * 9], ids=len)
 def test_where_nothing_may_come_the_row_is_left(allowed: bytes, temperature: float) -> None:
-    """Bits behind the 40 logits allow nothing."""
+    """Bits past the 40 logits allow nothing."""
     one, draws = PASSES[40], masked(Listed({WRITTEN: allowed}), temperature=temperature)
     free = draws_for(Proposal.empty(), temperature=temperature)
     found = one.draw(([3], free), ([4], draws), ([5], free))
@@ -156,7 +156,7 @@ def test_where_nothing_may_come_the_row_is_left(allowed: bytes, temperature: flo
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("broken_id", [0, 16, 8192, 8209])
 def test_one_broken_logit_is_enough(broken_id: int, temperature: float) -> None:
-    """Also where it may not come."""
+    """Also where the mask rules the broken token out."""
     one = Pass(8210, 1.0, broken_ids=[broken_id])
     draws = masked(Listed({WRITTEN: bits([7, 8200])}), temperature=temperature)
     assert one.draw(([3], draws)).tokens == [None]
@@ -164,7 +164,7 @@ def test_one_broken_logit_is_enough(broken_id: int, temperature: float) -> None:
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_each_node_has_its_own_mask(temperature: float) -> None:
-    """A guess that the mask before it rules out is never come to."""
+    """A guess that its parent's mask rules out is not reached, so nothing is drawn after it."""
     one, rows = PASSES[40], PASSES[40].logits([9, 4, 5, 6, 7])
     builder = ProposalBuilder()
     left, right = builder.add(ROOT, 4), builder.add(ROOT, 5)
@@ -182,7 +182,7 @@ def test_each_node_has_its_own_mask(temperature: float) -> None:
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_a_grammar_that_begins_on_the_way(temperature: float) -> None:
-    """Where it does not bind yet all may come, or what other options allow."""
+    """Where the grammar does not bind yet, only the other options limit what may come."""
     one, rows = PASSES[40], PASSES[40].logits([9, 4, 5])
     grammar = Listed({WRITTEN: None, (2, 4): None, (2, 4, 5): bits([3, 11, 39])})
     for allowed in (None, (3, 4, 5, 11)):
@@ -208,7 +208,7 @@ def test_what_is_too_much_for_a_grammar_is_left(temperature: float) -> None:
 def test_behind_the_end_of_a_text_all_may_come(
     temperature: float, allowed: tuple[int, ...] | None
 ) -> None:
-    """All is cut off there."""
+    """Whatever is drawn there is cut off."""
     one, grammar = PASSES[40], Listed({}, {WRITTEN})
     draws = masked(grammar, temperature=temperature, allowed_token_ids=allowed)
     for token in range(6):
@@ -226,7 +226,7 @@ def test_allowed_token_ids(grammar: Listed | None, temperature: float) -> None:
 
 
 def test_masks_beside_all_else_in_one_pass() -> None:
-    """And again with the rows in another order, by the same recording."""
+    """The same recording is replayed with the rows in other orders."""
     one, grammar = PASSES[20_000], Listed({WRITTEN: bits(range(3, 19_000, 7))})
     each = [
         masked(grammar, temperature=0.0),
@@ -249,7 +249,7 @@ def test_masks_beside_all_else_in_one_pass() -> None:
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_pass_that_began_without_a_mask_is_not_one_with_it(temperature: float) -> None:
-    """A pass whose place in the text is known begins before it is asked for."""
+    """A pass may begin before it is asked for; it is dropped if a mask has come in between."""
     params = SamplingParams(temperature=temperature, seed=7)
     limited = params.with_(allowed_token_ids=(1, 2, 3))
     found = []

@@ -1,4 +1,4 @@
-"""A guess made by a pass is the best logit under the request's noise, and says how sure it is."""
+"""A guess picked within a pass is the argmax under the request's noise, and has its probability."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packed weights as integers with scales, in numpy: what integer products are documented to read.
+"""Packed weights as integers with scales, in numpy: the documented input of integer products.
 
 A run is (first weight, quants [outputs, 32 or 16], d [outputs], c [outputs] or None).
 """

@@ -29,7 +29,7 @@ FAST = (("Q8_0", 1), ("Q4_1", 1), ("Q4_1", 2), ("Q4_K", 1))  # each is compiled,
 
 
 def tile_of(weight_format: str, machine: Machine, num_rows: int) -> Any:
-    """The code of a function of a tile's operands."""
+    """The LLVM module of a function `tile` that computes one tile."""
     module = ir.Module()
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * 7), "tile")
     builder = ir.IRBuilder(function.append_basic_block())
@@ -49,7 +49,7 @@ def target_of(instructions: InstructionSet) -> Any:
 
 
 def records_of(x: F32, num_digits: int) -> tuple[np.ndarray, int]:
-    """As `digits.py` says; and how far it is from a block's records to those of the next."""
+    """The digits of `x` as records (see `digits.py`), and the bytes from one block to the next."""
     shape = RecordShape(num_digits)
     stride = shape.block_stride(len(x))
     found = np.zeros((x.shape[1] // BLOCK_LEN, stride), np.uint8)

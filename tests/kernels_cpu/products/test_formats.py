@@ -30,8 +30,8 @@ MACHINES = [HOST, INT16]
 
 
 def case(weight_format: str, machine: Machine) -> Any:
-    """A test's parameters. Each format takes seconds to compile: those that have two others of
-    their kind are slow tests, and code that the host does not run by itself has a fast witness."""
+    """The parameters of a test. Each format takes seconds to compile: a format with two others of
+    its kind is a slow test, and an instruction set that is not the host's has one fast test."""
     if machine == HOST:
         is_slow = weight_format == "Q5_K"
     elif machine == INT16:
@@ -59,7 +59,7 @@ def product(kernels: CpuKernels, source: PackedSource, x: np.ndarray) -> np.ndar
 
 
 def products(kernels: CpuKernels, source: PackedSource) -> Callable[[np.ndarray], np.ndarray]:
-    """With weights that are loaded once."""
+    """Return a function that multiplies by weights that are loaded once."""
     matrix = kernels.load_matrix(source, ["w"])
     return lambda x: np.asarray(kernels.linear(kernels.rows(x), matrix))
 
@@ -84,13 +84,13 @@ def test_a_product_has_the_same_bits_for_any_rows_and_threads(
     [
         pytest.param(*each.values, num_in, marks=each.marks)
         for each in CASES
-        for num_in in (32, 64, 96, 160, 224, 256, NUM_IN)  # blocks are written by fours or alone
+        for num_in in (32, 64, 96, 160, 224, 256, NUM_IN)  # blocks are written in fours or alone
         if num_in % FORMATS[each.values[0]].block_len == 0
     ],
     ids=named,
 )
 def test_a_product_is_near_float64(weight_format: str, machine: Machine, num_in: int) -> None:
-    """Within 64 roundings of |W||x|; where x becomes digits, half a step of each block besides."""
+    """Within 64 roundings of |W||x|, and half a step of each block more where x becomes digits."""
     source = PackedSource(weight_format, packed(weight_format, 33, num_in, seed=3))
     x = normal(4, 5, num_in)
     weight = source.float32("w").astype(np.float64)
@@ -128,8 +128,8 @@ def of_set(value: object) -> str | None:
 def test_the_largest_sums_fit(
     weight_format: str, quant: int, num_rows: int, sign: int, machine: Machine
 ) -> None:
-    """All weights of a block, and of its activations the first digits or the second, at their
-    ends with one sign."""
+    """All weights of a block, and the first or second digits of its activations, are as large as
+    can be and have one sign."""
     block = np.frombuffer(np.float16(1).tobytes() + np.int8(quant).tobytes() * 32, np.uint8)
     source = PackedSource(weight_format, np.tile(block, (17, 8)))
     x = np.full((num_rows, 256), sign, np.float32)
@@ -151,7 +151,7 @@ def test_every_instruction_set_gives_the_documented_bits_in_every_format(
 def test_every_instruction_set_gives_the_documented_bits(
     weight_format: str, machine: Machine
 ) -> None:
-    """Also for as many rows as the widest tiles have, and where an output is left over."""
+    """Also for as many rows as the widest tiles have, and for an output that fills no tile."""
     source = PackedSource(weight_format, packed(weight_format, 33, 512, seed=7))
     x = normal(8, 33, 512)
     x[:, ::100] *= 50
@@ -162,7 +162,7 @@ def test_every_instruction_set_gives_the_documented_bits(
 
 
 def product_of_digits(source: PackedSource, x: F32, num_digits: int) -> F32:
-    """As documented: exact sums of blocks, one chain of floats over the blocks."""
+    """The documented product: exact sums within blocks, added as floats in the order of blocks."""
     most = np.float32(127 << 8 * (num_digits - 1))
     blocks = x.reshape(len(x), -1, BLOCK_LEN)
     largest = np.abs(blocks).max(axis=-1, keepdims=True)
@@ -214,7 +214,7 @@ SHAPES = {"avx2": AVX2_OUTPUTS, "avx512": AVX512_OUTPUTS, "odd": (4, 2, 1)}
 def test_sixteen_lanes_have_the_documented_bits_in_every_shape(
     weight_format: str, tile_outputs: tuple[int, ...]
 ) -> None:
-    """What x86 runs, compiled for this machine: no shape of tile and no number of rows shows."""
+    """What x86 runs, compiled for this machine: bits depend on neither tile shape nor row count."""
     wide = kernels(machine=Machine(16, tile_outputs))
     source = PackedSource(weight_format, packed(weight_format, 17, 512, seed=5))
     x, weight = normal(6, 9, 512), source.float32("w")
@@ -269,7 +269,7 @@ def test_other_formats_are_held_as_q8_0(weight_format: str) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES, ids=named)
 def test_an_infinite_or_missing_activation_shows(machine: Machine) -> None:
-    """What is not a number is not lost on the way into digits, whichever block it is in."""
+    """NaN and infinity are not lost when activations become digits, whichever block they are in."""
     source = PackedSource("Q8_0", packed("Q8_0", 16, 160))
     x = normal(1, 5, 160)
     x[0, 75] = x[1, 135] = np.nan  # among four blocks, and in one alone
@@ -295,7 +295,7 @@ def test_zero_activations_give_zero(machine: Machine) -> None:
 def test_tiny_activations_give_next_to_nothing(
     weight_format: str, size: float, machine: Machine
 ) -> None:
-    """Right, or zero; beside a row of the usual size, which keeps its bits."""
+    """They give the right result or zero, and leave a row of the usual size its bits."""
     source = PackedSource(weight_format, packed(weight_format, 16, 256))
     ours = kernels(2, machine)
     x = normal(1, 2, 256)
@@ -320,7 +320,7 @@ def test_a_product_has_the_same_bits_in_any_order(weight_format: str, machine: M
 
 @pytest.mark.parametrize("num_out", [1, 2, 3])
 def test_what_pads_the_outputs_of_a_tiny_matrix_stays_zero(num_out: int) -> None:
-    """0 × inf is NaN: it must not wait in the padding for whoever has these rows next."""
+    """0 × inf is NaN: it must not stay in the padding of a buffer that is used again."""
     k = kernels()
     narrow = k.load_matrix(ArraySource({"w": normal(1, num_out, 64)}), ["w"])
     back = k.load_matrix(ArraySource({"w": normal(2, 8, num_out)}), ["w"])
@@ -332,7 +332,7 @@ def test_what_pads_the_outputs_of_a_tiny_matrix_stays_zero(num_out: int) -> None
 
 @pytest.mark.parametrize("machine", MACHINES, ids=named)
 def test_digits_leave_nothing_in_what_pads_other_rows(machine: Machine) -> None:
-    """Rows as wide as the records of others may be given their memory."""
+    """Rows may get the memory of records of the same size, and their padding must be zero."""
     k = kernels(1, machine)
     product(k, PackedSource("Q8_0", packed("Q8_0", 16, 96)), normal(1, 3, 96))
     for width in (24, 48, 72):

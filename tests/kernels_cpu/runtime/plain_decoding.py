@@ -1,4 +1,4 @@
-"""Plain decoding on the CPU kernels, told or not told where the next rows go."""
+"""Plain decoding on the CPU kernels, which may be told the slots of the next rows."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from forerun.types import Proposal, SamplingParams, Span
 from tests.contracts.kernel_sets import CACHE_DIR
 from tests.models_llama.tiny import FAMILIES, TinyCheckpoint, tiny_config
 
-# A pass over it takes a millisecond or two, so that others come while it is under way.
+# A pass takes a millisecond or two, so other calls come while it is in flight.
 SLOW = tiny_config(hidden_size=512, intermediate_size=1536, num_heads=8, head_dim=64)
 GREEDY, DRAWN = SamplingParams(temperature=0.0), SamplingParams(temperature=1.0, seed=7)
 
 
 @dataclass
 class Text:
-    """One request: `tokens` all but the last of which have rows."""
+    """One request; all of its `tokens` but the last have KV rows."""
 
     table: BlockTable
     tokens: list[int]
@@ -31,7 +31,7 @@ class Text:
 
 
 class Decoding:
-    """`is_early`: every pass says where the next one's rows go."""
+    """Decodes texts. `is_early`: every plan names the slots of the next pass's rows."""
 
     def __init__(self, *, is_early: bool, config: ModelConfig = FAMILIES["smollm2"]) -> None:
         self.is_early = is_early

@@ -1,4 +1,4 @@
-"""A pass that was begun before it was asked for is the one that is asked for, or is for nobody."""
+"""A pass that was begun early is used only if it is the pass that is then asked for."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RUNTIME = files(*(f"kernels/cpu/runtime/{n}.py" for n in ("replay", "following",
 
 
 class Counted:
-    """How many passes were opened, and how many of the begun ones were finished or dropped."""
+    """Counts the passes that were begun early, and those of them that were finished or dropped."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.opened = self.finished = self.dropped = 0
@@ -118,7 +118,7 @@ def test_hidden_states_are_those_of_the_pass_that_was_asked_for(
 
 
 def test_whoever_comes_between_finds_nobody_at_work(counted: Counted) -> None:
-    """A prompt that is kept, one that is too long for that, and rows that move."""
+    """In between come a prompt that is recorded, one too long for that, and rows that move."""
 
     def work(on: Decoding) -> list[list[int]]:
         text, found = on.text(PROMPT), list[list[int]]()
@@ -218,7 +218,7 @@ def test_memory_that_a_pass_works_on_outlives_it() -> None:
     with freed_memory_is_overwritten():
         for _ in range(20):
             rows = weakref.ref(decoding.cache.store.k)
-            decoding.new_cache()  # the last one goes while a pass over it is under way
+            decoding.new_cache()  # the old one goes while a pass over it is in flight
             gc.collect()
             assert rows() is None
             assert _some_tokens(decoding) == right
@@ -250,7 +250,7 @@ def test_a_process_that_is_forked_off_goes_on_without_threads() -> None:
     decoding.go_on(4, text)
     child = os.fork()
     if child == 0:
-        signal.alarm(30)  # else it would wait for them
+        signal.alarm(30)  # ends a child that waits for threads
         if decoding.kernels._workers._is_begun:
             os._exit(255)
     decoding.go_on(4, text)
@@ -286,7 +286,7 @@ def test_an_exception_at_any_line_leaves_nobody_at_work_on_freed_memory() -> Non
 
 
 def test_a_store_that_goes_at_any_line_changes_no_token() -> None:
-    """Garbage is collected anywhere, and a store in it has what was begun dropped."""
+    """Garbage may be collected at any line; a store that goes with it drops the begun pass."""
     decoding = Decoding(is_early=True)
     workers = decoding.kernels._workers
 
@@ -313,5 +313,5 @@ def test_a_store_that_goes_at_any_line_changes_no_token() -> None:
 
 
 def _is_with(filename: str, line: int) -> bool:
-    """Where the lock would stay taken: see `test_program`."""
+    """Whether the line says `with`: there the lock would stay taken, see `test_program`."""
     return linecache.getline(filename, line).strip().startswith("with ")

@@ -19,13 +19,13 @@ needs_two_cores = pytest.mark.skipif(num_usable_cores() < 2, reason="one core ru
 
 
 def count(step: Any, chunk: Any, _scratch: Any) -> None:
-    """Count that a chunk was run, and when."""
+    """Count the runs of a chunk, and note its turn."""
     fetch_add(arg(step, 0) + 8 * chunk, 1 + fetch_add(arg(step, 1), 1))
 
 
 @pytest.fixture(scope="module")
 def compiled() -> Compiled:
-    """Not kept on disk: files there know the sources of the package alone."""
+    """Not cached on disk: cache keys cover only the sources of the package."""
     return Compiled("count", count, 3, None)
 
 
@@ -46,7 +46,7 @@ def test_every_chunk_is_run_once(num_threads: int, compiled: Compiled) -> None:
 @needs_two_cores
 @pytest.mark.parametrize(("thread", "first"), [(0, 0), (1, 50)])
 def test_every_other_thread_begins_at_the_back(thread: int, first: int, compiled: Compiled) -> None:
-    """One that is alone ends up with all of them, half of what is left at a time."""
+    """A thread that is alone runs all chunks, taking half of those left at a time."""
     kernels = CpuKernels(2, cache_dir=CACHE_DIR)
     places, clock = np.zeros(100, np.int64), np.zeros(1, np.int64)
     workers = kernels._workers

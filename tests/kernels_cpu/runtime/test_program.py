@@ -1,8 +1,8 @@
-"""Whatever is raised while a pass is recorded or run: memory that steps point to lives on.
+"""An exception at any line while a pass is recorded or run frees no memory that steps point to.
 
-Nothing holds these exceptions back, as `Uninterrupted` does with ^C: they come from elsewhere.
-Lines that say `with` are left out: on the way out of a block only a hook can raise there, and the
-lock would stay taken.
+Nothing delays these exceptions, as `Uninterrupted` delays ^C: they may come from anywhere.
+Lines that say `with` are left out: when a block is left, only a hook can raise there, and the lock
+would stay taken.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Passes:
         self.cache = self.new_cache()
 
     def new_cache(self) -> KVCache:
-        """Nothing is recorded for it yet."""
+        """Make a new cache, for which nothing is recorded yet."""
         self.cache = self._model.new_cache(num_pages=4, page_size=16)
         return self.cache
 
@@ -77,7 +77,7 @@ def freed_memory_is_overwritten() -> Iterator[None]:
 
 @contextmanager
 def finalizers_may_raise() -> Iterator[None]:
-    """What is raised in `__del__` goes no further."""
+    """Silence what is raised in `__del__`."""
     before, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
         yield
@@ -110,7 +110,7 @@ def test_an_exception_at_any_line_frees_nothing_that_is_needed(chosen: frozenset
 
 
 def _passed(chosen: frozenset[str]) -> Counter[Place]:
-    """How often passes come by each line."""
+    """How often the passes run each line."""
     passed = Counter(lines_of(Passes().run, chosen))
     for place in list(passed):
         if linecache.getline(*place).strip().startswith("with "):
@@ -120,8 +120,8 @@ def _passed(chosen: frozenset[str]) -> Counter[Place]:
 
 
 def _interrupt(passes: Passes, place: Place, num_before: int) -> None:
-    """There, when it was come by so many times; a call of a thread that is awake already is not
-    made, so that it may be fewer this time."""
+    """Raise ^C at `place` when it has been run `num_before` times. It may be run less often this
+    time (and nothing is raised): a thread that is awake already is not called."""
     filename, line = place
 
     def at(frame: FrameType) -> None:

@@ -1,4 +1,4 @@
-"""cos and sin of positions, computed before somebody asks for them."""
+"""cos and sin of positions, computed ahead of use."""
 
 from __future__ import annotations
 

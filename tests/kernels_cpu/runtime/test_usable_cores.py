@@ -1,4 +1,4 @@
-"""What a container allows is found in either version of Linux's control groups."""
+"""A container's CPU limit is found in either version of Linux's control groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream's chunks: those that are put together around a text are what the whole would be."""
+"""A stream's chunks, which are written around each text, add up to the whole answer."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_step_is_one_write_and_what_says_nothing_is_left_out() -> None:
 
 
 def called(pieces: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The chunks' choices, and the message of the whole."""
+    """Return the choices of all chunks, and the choice of the whole answer."""
     calling = Calling(FORMATS["hermes"], [], [Tool("add")], StructuredOutputsParams(json={}))
     form, last = form_of(ChatForm, reply=ReplyForm(calling=calling)), len(pieces) - 1
     deltas = [delta_of(text, idx, is_last=idx == last) for idx, text in enumerate(pieces)]
@@ -92,7 +92,7 @@ def called(pieces: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_words_and_then_calls(size: int) -> None:
-    """However a text comes, its chunks say what the whole does."""
+    """However a text is split, its chunks say the same as the whole answer."""
     calls = [("add", '{"a": "}"}'), ("add", "{}")]
     text = "Let me add <that>.\n\n" + FORMATS["hermes"].written(calls)
     choices, whole = called([text[at : at + size] for at in range(0, len(text), size)])

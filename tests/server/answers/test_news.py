@@ -1,4 +1,4 @@
-"""News of an answer: taken at once by a reader who keeps up, told to one who does not."""
+"""News of an answer: taken at once by a reader that keeps up, else told to its task."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ ENDED = CompletionOutput(0, "", (), "stop", None, 0, (), None, {})
 
 
 class Source:
-    """Two answers at one bell, and what an engine's thread would do to them."""
+    """Two answers that share a bell, and a stand-in for the engine's thread."""
 
     def __init__(self) -> None:
         self.bell = Bell(asyncio.get_running_loop())
         self.boxes = [Mailbox[Any](self.bell), Mailbox[Any](self.bell)]
         thread = cast(Any, SimpleNamespace(leave=lambda _request: None))
         request = cast(Any, SimpleNamespace(params=SimpleNamespace(logprobs=None)))
-        builder = cast(Any, SimpleNamespace(event=lambda event: event))  # rounds that are events
+        builder = cast(Any, SimpleNamespace(event=lambda event: event))  # rounds are events already
         posts = [Post(request, box, builder) for box in self.boxes]
         answers = [Answer(post, thread, cast(Any, None)) for post in posts]
         self.group = Group(answers, 1, timeout_s=60.0)
 
     async def step(self, **tokens: int) -> None:
-        """A token to each answer that is named; a negative one is its last."""
+        """Give a token to each named answer; a negative token is its last."""
         for name, token in tokens.items():
             output = ENDED if token < 0 else None
             event = StreamEvent((), (abs(token),), (), cast(Any, None), output)
@@ -44,7 +44,7 @@ class Source:
 
 
 class Reader:
-    """`taken` at once, or `told` to the task."""
+    """Records which deltas were `taken` at once and which were `told` to the task."""
 
     def __init__(self) -> None:
         self.keeps_up = True

@@ -1,4 +1,4 @@
-"""Items of a response: the same in whatever pieces an answer comes, each chance with its words."""
+"""Items of a response: the same however an answer is split, log-probabilities with their words."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CALL = HERMES.written([("f", '{"a": 1}')])
 
 
 def told(form: ReplyForm, pieces: list[str], status: str = "completed") -> tuple[list[Any], Any]:
-    """Events and items; a token is a character, and an empty one ends the text."""
+    """Return events and items; each character is a token, and an empty token ends the text."""
     items, start, events = OutputItems("resp_1", form), 0, list[Any]()
     events += items.opening()
     for idx, text in enumerate(pieces):
@@ -42,7 +42,7 @@ def told(form: ReplyForm, pieces: list[str], status: str = "completed") -> tuple
 
 
 def words_in(text: str, form: ReplyForm) -> range:
-    """Where they are, with the end of a text that ends in them."""
+    """Return the positions of the words, and of the text's end if the text ends in words."""
     begin = text.index("</think>") + 8 if form.reasoning and "</think>" in text else 0
     if form.calling is None or "<tool_call>" not in text:
         return range(begin, len(text) + 1)
@@ -82,7 +82,7 @@ def test_each_chance_is_told_once_with_its_words(
 
 @pytest.mark.parametrize("num", range(1, 9))
 def test_a_token_that_reaches_into_the_words_is_told_with_them(num: int) -> None:
-    """Of so many characters, one of which ends the thoughts and begins the words."""
+    """A token of several characters ends the thoughts and begins the words."""
     thoughts, items = "<think>so</think>", OutputItems("resp_1", FORMS[2])
     start = len(thoughts) - num
     chances = [Chance(at, {"at": at}) for at in (0, start, len(thoughts) + 1)]

@@ -1,5 +1,5 @@
-"""The official `anthropic` client, unchanged, against a real server; and messages beside chat, in
-whose words they are put."""
+"""The official `anthropic` client, unchanged, against a real server; and messages against the chat
+requests into which they are translated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from forerun.server.messages import as_chat
 from tests.server.fields.test_reasoning import CLOSE, OPEN, PET, TEMPLATE
 from tests.server.serving import MODEL, Running, serving
 
-anthropic: Any = typed_anthropic  # its overloads know only models of its own
+anthropic: Any = typed_anthropic  # its overloads know only Anthropic's models
 MESSAGES, COUNT, CHATS = "/v1/messages", "/v1/messages/count_tokens", "/v1/chat/completions"
 ASKED = [{"role": "user", "content": "which pet?"}]
 OFTEN = {str(OPEN): 3, str(CLOSE): 4}
@@ -37,7 +37,7 @@ def server(
 ) -> Iterator[Running]:
     template = tmp_path_factory.mktemp("templates") / "chat.jinja"
     template.write_text(TEMPLATE)
-    fixed = '{"method": "suffix", "adaptive": false}'  # not by how fast this machine is today
+    fixed = '{"method": "suffix", "adaptive": false}'  # independent of this machine's speed
     options = ("--kernels", "reference", "--speculative-config", fixed)
     more = ("--chat-template", str(template), "--tool-call-parser", "hermes")
     with serving(tiny_reasoning_path, *options, *more, "--api-key", "mine") as running:
@@ -54,7 +54,7 @@ def client(server: Running) -> Iterator[Any]:
 
 
 def asked(**more: Any) -> dict[str, Any]:
-    """As the client's method takes it: what it does not know goes beside."""
+    """Return arguments for the client's method; fields unknown to it go into `extra_body`."""
     body = {**BODY, **more}
     known = {"model", "messages", "max_tokens", "tools", "tool_choice", "system", "stop_sequences"}
     extra = {name: body.pop(name) for name in list(body) if name not in known}
@@ -67,7 +67,7 @@ def without_ids(content: list[Any]) -> list[dict[str, Any]]:
 
 
 def test_the_loop_of_an_agent(client: Any) -> None:
-    """Ask, call, tell, answer."""
+    """Question, tool call, tool result, answer."""
     first = client.messages.create(**asked(**CALLS, seed=1, max_tokens=200))
     assert first.stop_reason == "tool_use"
     calls = [block for block in first.content if block.type == "tool_use"]
@@ -128,7 +128,7 @@ def test_events_come_in_their_order(server: Running) -> None:
 
 
 def test_words_are_those_of_chat(server: Running) -> None:
-    """The same prompt, the same draws, under other names."""
+    """Messages give the same prompt and the same draws as chat, under other field names."""
     turns = [
         {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
         {"role": "user", "content": "c"},
@@ -212,7 +212,7 @@ def test_thinking(server: Running) -> None:
 
 
 def test_thinking_is_turned_off_in_the_prompt(server: Running) -> None:
-    """The template then closes it, which takes more tokens."""
+    """The template then closes the reasoning in the prompt, which takes more tokens."""
 
     def num_tokens(**more: Any) -> int:
         found = server.ask(COUNT, model=MODEL, messages=ASKED, **more)
@@ -255,7 +255,7 @@ def test_without_an_answer_the_prompt_is_cached(server: Running) -> None:
 
 
 def test_the_runner_of_tools_does_without_stored_threads(client: Any) -> None:
-    """It asks for one first, and goes on as before where the error says that there are none."""
+    """The runner first asks for a stored thread, and goes on if the error says there are none."""
     runs = list[str]()
 
     @anthropic.beta_tool  # type: ignore[untyped-decorator]
@@ -388,7 +388,7 @@ def test_results_of_tools_come_where_they_stood() -> None:
 
 
 def test_a_prompt_that_fits_stays_whole_whatever_is_asked_for(server: Running) -> None:
-    """Clients ask for more than the context holds, which leaves no room beside the prompt."""
+    """Clients ask for more tokens than the context holds; the prompt must not be cut for that."""
     turns = [{"role": "user", "content": "which pet? " * 9}]
     body = {**BODY, "messages": turns, "max_tokens": 9999, "ignore_eos": True}
     plain = server.ask(MESSAGES, **body)["usage"]
@@ -459,5 +459,5 @@ def test_every_field_of_the_client_is_in_our_list(
     endpoint: Endpoint, where: str, names: str
 ) -> None:
     module = importlib.import_module(f"anthropic.types.{where}")
-    theirs = set(get_type_hints(getattr(module, names))) - {"betas"}  # which is a header
+    theirs = set(get_type_hints(getattr(module, names))) - {"betas"}  # sent as a header
     assert sorted(theirs - {field.name for field in fields_of(endpoint)}) == []

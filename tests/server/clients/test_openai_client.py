@@ -14,7 +14,7 @@ from forerun.server.fields import Endpoint, fields_of
 from tests.server.serving import MODEL, Running
 from tests.server.test_routes import CHAT
 
-openai: Any = typed_openai  # its overloads know only models of its own
+openai: Any = typed_openai  # its overloads know only OpenAI's models
 SEEDED: dict[str, Any] = {"seed": 5, "extra_body": {"ignore_eos": True}}
 
 
@@ -28,8 +28,8 @@ def client(server: Running) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def lax(client: Any) -> Any:
-    """For what OpenAI's service sends and the client's types do not know: null as the finish
-    reason of a text completion's chunk."""
+    """A client that does not validate, for a value that OpenAI's service sends and the client's
+    types lack: null as the finish reason of a text completion's chunk."""
     return client.copy(_extra_kwargs={"_strict_response_validation": False})
 
 
@@ -183,7 +183,7 @@ PENALTIES: dict[str, Any] = {"frequency_penalty": -2, "presence_penalty": -2}
 
 
 def test_all_parameters_that_are_not_refused(client: Any) -> None:
-    """As the client's own tests send them, less those that the table refuses."""
+    """The parameters of the client's own tests, less those that the table of fields refuses."""
     bias = {"logit_bias": {"3": 0}, "n": 1, "stop": "\n"}
     completion = client.completions.create(
         **COMMON, **PENALTIES, **bias, prompt="test.", logprobs=0, max_tokens=16, seed=0
@@ -276,7 +276,7 @@ def test_every_field_of_the_client_is_in_our_list(
 ) -> None:
     module = importlib.import_module(f"openai.types.{where}")
     theirs = set(get_type_hints(getattr(module, names)))
-    if names.endswith("Base"):  # of two classes, which differ in this
+    if names.endswith("Base"):  # the base of two classes that differ only in `stream`
         theirs.add("stream")
     ours = {field.name for field in fields_of(endpoint)}
     assert sorted(theirs - ours) == []

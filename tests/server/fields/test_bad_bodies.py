@@ -1,4 +1,5 @@
-"""300 generated bad bodies and a hostile handful: 4xx in their API's shape, and all goes on."""
+"""300 generated bad bodies and some hostile ones: each gets a 4xx in its API's error format, and
+the server goes on."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ PATHS: dict[Endpoint, tuple[str, dict[str, Any]]] = {
     Endpoint.TOKENIZE: ("/tokenize", {"prompt": "abc"}),
     Endpoint.DETOKENIZE: ("/detokenize", {"tokens": [1]}),
 }
-# Fits no field at all: no text is that nested, no object has that key, no number is that large.
+# Values that fit no field: too deeply nested, with an impossible key, or too large.
 NOWHERE: list[Any] = [
     {"\u0000": {"\u0000": []}},
     [[[[["a"]]]]],
@@ -49,7 +50,7 @@ NOWHERE: list[Any] = [
 
 
 def bad_bodies(num: int) -> Iterator[tuple[str, bytes]]:
-    """Valid bodies with one field spoilt; escapes as a hostile client would write them."""
+    """Yield valid bodies with one field spoilt, in escapes that a hostile client would write."""
     rng = random.Random(0)
     for _ in range(num):
         endpoint = rng.choice(list(PATHS))
@@ -95,7 +96,7 @@ def test_bodies_that_are_no_json(server: Running) -> None:
 
 
 def test_ten_megabytes(server: Running) -> None:
-    """Over the limit, and below it more than any context holds."""
+    """A body over the limit gives 413; one below it, but longer than any context, gives 400."""
     for num, status in ((10_000_000, 413), (8_000_000, 400)):
         content = b'{"prompt": "' + b"a" * num + b'"}'
         error_of(server.client.post("/v1/completions", content=content), status)
@@ -117,7 +118,7 @@ def test_ten_megabytes(server: Running) -> None:
     ids=str,
 )
 def test_what_is_odd_and_allowed_is_answered(server: Running, odd: dict[str, Any]) -> None:
-    """Extreme values within bounds never end in a failure of ours."""
+    """Extreme values within bounds never give a 5xx."""
     body = {"prompt": "abc", "max_tokens": 5, **odd}
     response = server.client.post("/v1/completions", json=body)
     assert response.status_code == 200 or odd.get("prompt"), response.text

@@ -1,4 +1,4 @@
-"""Schemathesis, from our own OpenAPI description: no 5xx, no answer off its schema."""
+"""Schemathesis on the server's OpenAPI description: no 5xx, no answer that breaks its schema."""
 
 from __future__ import annotations
 
@@ -54,8 +54,10 @@ def test_many_calls_that_follow_calls(server: Running) -> None:
 
 
 def fuzz_chains(server: Running, num_examples: int) -> set[str]:
-    """Along the links of the description: what one call answers is what the next one asks.
-    Returns where links led to."""
+    """Follow the links of the description, where a call's answer is the next call's input.
+
+    Return the paths that links led to.
+    """
     schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
     followed: set[str] = set()
 
@@ -87,7 +89,7 @@ def fuzz(server: Running, mode: GenerationMode, num_examples: int) -> None:
         operation: Any = result.ok()  # type: ignore[union-attr]  # an error would raise
         parts = [*operation.body, *operation.query]
         if mode is GenerationMode.NEGATIVE and not parts:
-            continue  # nothing to spoil
+            continue  # no part to make invalid
 
         @hypothesis.settings(SETTINGS, max_examples=num_examples)
         @hypothesis.given(case=operation.as_strategy(generation_mode=mode))

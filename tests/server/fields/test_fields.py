@@ -1,4 +1,4 @@
-"""The one list of fields: what is read, what is refused, and what the docs say."""
+"""The list of request fields: what is read, what is refused, and what the docs say."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_ids_are_read_one_by_one_where_they_are_not_plain() -> None:
 
 
 def test_answers_of_other_servers_can_be_sent_back() -> None:
-    """With the keys that they have and we have not, as long as there is nothing in them."""
+    """Their extra keys are ignored as long as the values are empty."""
     more: dict[str, Any] = {"reasoning_content": None, "tool_calls": [], "parsed": None}
     message: dict[str, Any] = {"role": "assistant", "content": "a", **more}
     body = {"messages": [*CHAT["messages"], message]}
@@ -109,7 +109,7 @@ def test_answers_of_other_servers_can_be_sent_back() -> None:
 
 
 def test_what_clients_say_within_messages_is_passed_over() -> None:
-    """As they got it from others, or for others: of LiteLLM, OpenAI's agents, caches."""
+    """Extra keys of LiteLLM, OpenAI's agents SDK and prompt caches, meant for other servers."""
     more: dict[str, Any] = {"cache_control": {"type": "x"}, "provider_specific_fields": {}}
     part: dict[str, Any] = {"type": "text", "text": "a"}
     function = {"name": "f", "arguments": "{}"}

@@ -28,7 +28,7 @@ def byte_level(*pieces: bytes) -> Tokenizer:
 
 
 def shown(tokenizer: Tokenizer, prompt: tuple[int, ...], **options: Any) -> dict[str, Any]:
-    """Of a prompt whose tokens are all the likeliest."""
+    """Return a completion's log-probabilities of a prompt each of whose tokens is the likeliest."""
     params = SamplingParams(prompt_logprobs=1, **options)
     found = [None, *({token: -1.0} for token in prompt[1:])]
     request = cast(Any, SimpleNamespace(prompt=prompt, prompt_logprobs=found, params=params))
@@ -47,7 +47,7 @@ def test_a_token_within_a_character_begins_where_that_does() -> None:
     assert found["top_logprobs"][:2] == [None, {"é": -1.0}]
     found = shown(tokenizer, (0, 4, *emoji), skip_special_tokens=False)
     assert found["text_offset"] == [0, 3, 4, 4, 4]
-    broken = shown(tokenizer, (4, 6, 5, 1))  # what is never completed is U+FFFD
+    broken = shown(tokenizer, (4, 6, 5, 1))  # incomplete characters are U+FFFD
     assert broken["text"] == "éa\ufffd ok\ufffd"
     assert broken["text_offset"] == [0, 1, 2, 6]  # " ok" might have completed it
 
@@ -67,7 +67,7 @@ def test_a_space_that_the_text_leaves_out_has_no_length() -> None:
         ("abab", (1, 2, 1, 2), [0, 1, 2, 3]),
         ("abab", (0, 1, 2, 1, 2), [0, 0, 1, 2, 3]),
         ("abab", (0, 1, 2, 1, 2, 3), [0, 0, 1, 2, 3, 4]),
-        ("ab", (1, 2, 1, 2), [0, 0, 0, 1]),  # not its own: both end together
+        ("ab", (1, 2, 1, 2), [0, 0, 0, 1]),  # not the text's own tokens: aligned at the end
         ("aBab", (1, 2, 1, 2), [0, 1, 2, 3]),
     ],
 )
@@ -82,7 +82,7 @@ def test_a_text_has_its_place_among_what_the_tokenizer_puts_around_it(
 
 
 def test_tokens_that_are_no_text_are_told_apart() -> None:
-    """Each had the name U+FFFD, and one of them was lost."""
+    """Incomplete bytes are named by their bytes: as U+FFFD they would overwrite each other."""
     tokenizer = byte_level(b"<s>", b"\xf0", b"\x9f", b"a")
     params = SamplingParams(prompt_logprobs=3)
     found = [None, {1: -1.0, 2: -2.0, 3: -3.0}]

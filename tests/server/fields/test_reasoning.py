@@ -13,9 +13,9 @@ import pytest
 from tests.server.serving import MODEL, Running, serving
 from tests.tiny_model import EOS, JSON_LETTERS
 
-openai: Any = typed_openai  # its overloads know only models of its own
+openai: Any = typed_openai  # its overloads know only OpenAI's models
 CHATS, RESPONSES, TOKENIZE = "/v1/chat/completions", "/v1/responses", "/tokenize"
-# As Qwen's: the model opens its reasoning, or the template closes it; `begin` opens it.
+# As Qwen's: the model opens its reasoning, or the template closes it at once; `begin` opens it.
 TEMPLATE = (
     "{% for t in tools or [] %}{{ t.function.name }}\n{% endfor %}"
     "{% for m in messages %}{{ m.role[0] }}: {% if m.reasoning_content %}<think>"
@@ -37,9 +37,9 @@ PET = {
 }
 FORMAT = {"type": "json_schema", "json_schema": {"name": "pet", "schema": PET}}
 TOOL = {"type": "function", "function": {"name": "feed", "parameters": PET}}
-THINKS = {"temperature": 0, "logit_bias": {str(OPEN): 60}}  # and never stops
+THINKS = {"temperature": 0, "logit_bias": {str(OPEN): 60}}  # and never stops reasoning
 SAYS_SO = {"chat_template_kwargs": {"begin": True}, "temperature": 0}
-CLOSES = {**SAYS_SO, "logit_bias": {str(CLOSE): 60}}  # at once
+CLOSES = {**SAYS_SO, "logit_bias": {str(CLOSE): 60}}  # its reasoning at once
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def server(
 ) -> Iterator[Running]:
     template = tmp_path_factory.mktemp("templates") / "chat.jinja"
     template.write_text(TEMPLATE)
-    fixed = '{"method": "suffix", "adaptive": false}'  # not by how fast this machine is today
+    fixed = '{"method": "suffix", "adaptive": false}'  # independent of this machine's speed
     options = ("--kernels", "reference", "--speculative-config", fixed)
     more = ("--chat-template", str(template), "--tool-call-parser", "hermes")
     with serving(tiny_reasoning_path, *options, *more) as running:
@@ -63,7 +63,7 @@ def client(server: Running) -> Iterator[Any]:
 
 
 def said(server: Running, **asked: Any) -> tuple[str | None, str]:
-    """What was reasoned, and what was said."""
+    """Return the reasoning and the content of the answer."""
     message = server.ask(CHATS, **{**CHAT, **asked})["choices"][0]["message"]
     assert message.get("reasoning") == message.get("reasoning_content")
     return message.get("reasoning"), message["content"]

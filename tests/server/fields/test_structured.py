@@ -1,4 +1,4 @@
-"""Answers that must look like something, in the words of OpenAI and of vLLM."""
+"""Structured outputs over HTTP, in OpenAI's fields and in vLLM's."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pytest
 from tests.server.serving import MODEL, Running, serving
 from tests.server.test_routes import CHAT, error_of
 
-openai: Any = typed_openai  # its overloads know only models of its own
+openai: Any = typed_openai  # its overloads know only OpenAI's models
 COMPLETIONS, CHATS, RESPONSES = "/v1/completions", "/v1/chat/completions", "/v1/responses"
 
 
 class Pet(pydantic.BaseModel):
-    """What a client asks for as a type."""
+    """A type that the client asks for."""
 
     model_config = pydantic.ConfigDict(extra="forbid")
     name: Literal["tom", "kitty"]
@@ -33,7 +33,7 @@ SCHEMA = Pet.model_json_schema()
 
 @pytest.fixture(scope="module")
 def server(tiny_json_path: Path) -> Iterator[Running]:
-    fixed = '{"method": "suffix", "adaptive": false}'  # not by how fast this machine is today
+    fixed = '{"method": "suffix", "adaptive": false}'  # independent of this machine's speed
     options = ("--kernels", "reference", "--speculative-config", fixed)
     with serving(tiny_json_path, *options) as running:
         yield running
@@ -88,7 +88,7 @@ def test_a_schema_needs_no_name(server: Running) -> None:
 
 
 def test_the_client_parses_types(client: Any) -> None:
-    """As OpenAI's documentation shows it: a class in, an instance out."""
+    """As in OpenAI's documentation: a class in, an instance out."""
     chat = client.chat.completions.parse(
         model=MODEL, messages=CHAT, response_format=Pet, seed=4, max_completion_tokens=200
     )
@@ -112,7 +112,7 @@ def test_the_client_streams_types(client: Any) -> None:
 
 
 def test_any_object(server: Running) -> None:
-    """A small random model hardly ever ends one, so what came is the beginning of one."""
+    """A small random model hardly ever ends an object, so only its beginning is checked."""
     asked = body(CHATS, response_format={"type": "json_object"}, max_tokens=30)
     assert text_of(server.ask(CHATS, **asked)).startswith("{")
     named = {"type": "json_schema", "json_schema": {"name": "any"}}
@@ -182,7 +182,7 @@ def test_two_ways_at_once(server: Running) -> None:
 
 
 def test_options_that_leave_nothing(server: Running) -> None:
-    """Found out when it runs, and still the client's to mend."""
+    """A contradiction that shows only at run time is still the client's mistake: 400."""
     asked = body(CHATS, structured_outputs={"regex": "[0-9]+"}, allowed_token_ids=[0, 1])
     response = server.post(CHATS, **asked)
     assert response.status_code == 400, response.text
@@ -191,7 +191,7 @@ def test_options_that_leave_nothing(server: Running) -> None:
 
 
 def test_hostile_grammars_end_nothing_and_hold_nobody_up(server: Running) -> None:
-    """One overflows llguidance's stack, the other takes its time, in which others are answered."""
+    """One overflows llguidance's stack, the other takes long; meanwhile others are answered."""
     links = {f"d{idx}": {"anyOf": [{"$ref": f"#/$defs/d{idx + 1}"}]} for idx in range(1400)}
     deep = {"$ref": "#/$defs/d0", "$defs": {**links, "d1400": {"type": "integer"}}}
     with ThreadPoolExecutor(2) as pool:

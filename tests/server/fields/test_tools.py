@@ -14,7 +14,7 @@ import pytest
 from tests.server.serving import MODEL, Running, serving
 from tests.tiny_model import JSON_LETTERS
 
-openai: Any = typed_openai  # its overloads know only models of its own
+openai: Any = typed_openai  # its overloads know only OpenAI's models
 CHATS, RESPONSES, TOKENIZE = "/v1/chat/completions", "/v1/responses", "/tokenize"
 TEMPLATE = (
     "{% for t in tools or [] %}{{ t.function.name }} {% endfor %}{% for m in messages %}"
@@ -32,17 +32,17 @@ class Pet(pydantic.BaseModel):
 
 
 def named(name: str, schema: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    """A tool in the words of responses."""
+    """Return a tool in the format of responses."""
     return {"type": "function", "name": name, "parameters": schema or PET, **more}
 
 
 def only(name: str) -> dict[str, Any]:
-    """A choice of chat."""
+    """Return a `tool_choice` in the format of chat."""
     return {"type": "function", "function": {"name": name}}
 
 
 def nested(tool: dict[str, Any]) -> dict[str, Any]:
-    """The same in those of chat."""
+    """Return the same tool in the format of chat."""
     return {
         "type": "function",
         "function": {name: value for name, value in tool.items() if name != "type"},
@@ -61,7 +61,7 @@ RESPONSE: dict[str, Any] = {"model": MODEL, "input": "which pet?", "max_output_t
 def server(tiny_json_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     template = tmp_path_factory.mktemp("templates") / "chat.jinja"
     template.write_text(TEMPLATE)
-    fixed = '{"method": "suffix", "adaptive": false}'  # not by how fast this machine is today
+    fixed = '{"method": "suffix", "adaptive": false}'  # independent of this machine's speed
     options = ("--kernels", "reference", "--speculative-config", fixed)
     more = ("--chat-template", str(template), "--tool-call-parser", "hermes")
     with serving(tiny_json_path, *options, *more) as running:
@@ -76,7 +76,7 @@ def client(server: Running) -> Iterator[Any]:
 
 
 def test_a_call_and_what_it_brought(client: Any) -> None:
-    """The loop of every agent: ask, call, tell, answer."""
+    """The loop of every agent: question, tool call, tool result, answer."""
     answer = client.chat.completions.create(**CHAT, tools=TOOLS, tool_choice=only("pet"))
     (choice,) = answer.choices
     assert choice.finish_reason == "tool_calls"
@@ -94,7 +94,7 @@ def test_a_call_and_what_it_brought(client: Any) -> None:
 
 
 def joined(deltas: list[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
-    """As clients put a stream together."""
+    """Join a stream's deltas as clients do."""
     words, calls = "", list[dict[str, Any]]()
     for delta in deltas:
         words += delta.get("content") or ""
@@ -168,7 +168,7 @@ def test_responses_call_too(client: Any) -> None:
 
 
 def test_functions_in_namespaces_and_what_only_openai_runs(client: Any) -> None:
-    """As Codex asks: the model knows a function by one name, the client by two."""
+    """As Codex asks: the model knows a function by one name, the client by namespace and name."""
     space = {"type": "namespace", "name": "zoo", "description": "animals", "tools": FLAT[:1]}
     asked = {
         **RESPONSE,
@@ -238,7 +238,7 @@ def test_events_of_a_response(client: Any, choice: str) -> None:
 
 
 def test_answers_that_say_nothing_have_a_message(client: Any) -> None:
-    """The first token ends it."""
+    """The first token ends the answer; there is still an empty message."""
     end = {"extra_body": {"logit_bias": None, "allowed_token_ids": [0]}}
     asked = {**RESPONSE, "max_output_tokens": 1, "tools": FLAT, **end}
     response = client.responses.create(**asked)
@@ -261,7 +261,7 @@ def test_tools_are_counted(server: Running) -> None:
 
 
 def test_words_beside_tools_fit_a_schema(server: Running) -> None:
-    """Whatever came, it is the one or the other."""
+    """Every answer is either a call or text that fits the schema."""
     wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"enum": ["a", "b"]}}}
     seen = set[str]()
     for seed in range(8):
@@ -297,7 +297,7 @@ def test_a_function_may_bring_nothing(server: Running) -> None:
 
 
 def test_a_call_that_was_cut_off_comes_back(client: Any) -> None:
-    """Of the client's objects, as dicts with all their nulls, and as nobody's JSON."""
+    """Sent as the client's object, as a dict with all its nulls, and with invalid JSON."""
     asked = {**RESPONSE, "max_output_tokens": 60, "temperature": 0, "tools": FLAT}
     response = client.responses.create(**asked, tool_choice={"type": "function", "name": "pet"})
     assert response.status == "incomplete"
@@ -322,7 +322,7 @@ def test_a_call_that_has_no_name_yet_is_no_words(server: Running) -> None:
 
 
 def test_a_stop_string_within_a_call(server: Running) -> None:
-    """What it cut off is not to be run."""
+    """The call that it cut off must not be run: the finish reason is not `tool_calls`."""
     asked = {**CHAT, "tools": TOOLS, "tool_choice": only("pet"), "stop": ["ages"]}
     (choice,) = server.ask(CHATS, **asked)["choices"]
     assert choice["finish_reason"] == "stop"
@@ -348,7 +348,7 @@ def test_a_response_repeats_what_was_asked(server: Running) -> None:
 
 
 def test_all_but_the_last_call_are_complete(client: Any) -> None:
-    """Of an answer that never ends by itself."""
+    """In an answer that never ends by itself, only the last call is incomplete."""
     never = {"logit_bias": {str(len(JSON_LETTERS)): -100}, "seed": 1}
     asked = {**RESPONSE, "tools": FLAT, "tool_choice": "required", "extra_body": never}
     response = client.responses.create(**asked)
@@ -421,7 +421,7 @@ def test_what_cannot_be_called(
 
 
 def test_what_else_is_said_of_a_function_is_passed_over(server: Running) -> None:
-    """transformers writes what it returns, and others write notes; names have servers in them."""
+    """transformers adds `return`, other clients add notes; names may contain a server's name."""
     notes: dict[str, Any] = {
         "return": {"type": "number"},
         "annotations": {"title": "Pet"},
@@ -438,7 +438,7 @@ def test_what_else_is_said_of_a_function_is_passed_over(server: Running) -> None
 def test_turns_that_were_cut_off_and_calls_that_were_made_up_are_told_again(
     server: Running,
 ) -> None:
-    """Agents send back whatever they got, and go on."""
+    """Agents send back whatever they received, and go on."""
     call = {"id": "1", "type": "function", "function": {"name": "", "arguments": "{"}}
     turns: list[dict[str, Any]] = [
         {"reasoning_content": "hm"},

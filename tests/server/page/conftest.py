@@ -1,4 +1,4 @@
-"""The page in a real Chromium, watched: no error on its console, no request to another host."""
+"""The page in a real Chromium: no error on its console, no request to another host."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def guarded(browser: Any, tiny_path: Path) -> Iterator[Running]:
-    """Behind a key, "secret", and with a controller, which measures; not without a browser."""
+    """A server with the key "secret" and with a controller, which measures; needs a browser."""
     assert browser is not None
     with serving(tiny_path, "--kernels", "reference", "--api-key", "secret", wait=True) as running:
         yield running
@@ -33,7 +33,8 @@ def guarded(browser: Any, tiny_path: Path) -> Iterator[Running]:
 
 @pytest.fixture
 def open_page(browser: Any) -> Iterator[Open]:
-    """Opens `url` with options of a browser context; `allow` is what the console may say."""
+    """Return a function that opens a URL with browser-context options; the console may print
+    nothing but `allow`."""
     contexts, complaints = [], list[str]()
 
     def opened(url: str, *, path: str = "/", allow: str | None = None, **options: Any) -> Any:
@@ -64,7 +65,7 @@ def open_page(browser: Any) -> Iterator[Open]:
 
 @pytest.fixture
 def page(server: Running, open_page: Open) -> Any:
-    """Ready to be talked to, with short answers."""
+    """The chat page, ready and set to short answers."""
     found = open_page(server.url)
     found.wait_for_selector(".status.ready")
     configure(found)
@@ -72,7 +73,7 @@ def page(server: Running, open_page: Open) -> Any:
 
 
 def configure(page: Any, **fields: str) -> None:
-    """Fill in settings, in panels that are folded away as well."""
+    """Fill in settings, also in folded panels."""
     values = {"max-tokens": "40", "seed": "7", "temperature": "0.9", **fields}
     page.evaluate(
         "(values) => { for (const id in values) document.getElementById(id).value = values[id]; }",
@@ -81,7 +82,7 @@ def configure(page: Any, **fields: str) -> None:
 
 
 def say(page: Any, words: str) -> str:
-    """Type, send, wait for the end; the answer as it stands there."""
+    """Type, send and wait for the end; return the answer that the page shows."""
     page.fill("#input", words)
     page.press("#input", "Enter")
     wait_for_end(page)

@@ -1,4 +1,4 @@
-"""Answers that no model would give: a stream in the server's own form, put before the page."""
+"""Made-up answers: streams in the server's own format, served to the page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PATH = "**/v1/chat/completions"
 def event(
     emitted: Sequence[tuple[str, str]], guesses: Sequence[tuple[int, str]] = (), **choice: Any
 ) -> str:
-    """One round as an event: tokens with their origins, and guesses with their parents."""
+    """Return one round as an event: tokens with their origins, guesses with their parents."""
     held = [at for at, (_, origin) in enumerate(emitted) if origin == "accepted"]
     content = [
         {"token": token, "logprob": -0.5, "bytes": list(token.encode()), "top_logprobs": []}
@@ -43,19 +43,19 @@ def event(
 
 
 def put_before(page: Any, *events: str) -> None:
-    """The page's next questions are answered with these."""
+    """Answer the page's next questions with these events."""
     body = "".join(events) + "data: [DONE]\n\n"
     page.route(PATH, lambda route: route.fulfill(content_type="text/event-stream", body=body))
 
 
 def plain(text: str) -> str:
-    """Each word a round of its own."""
+    """Return a stream in which each word is a round of its own."""
     words = [word + " " for word in text.split(" ")]
     words[-1] = words[-1][:-1]
     return "".join(event([(word, "plain")]) for word in words)
 
 
-# One token, and no end until the reader leaves.
+# One token, and no end until the reader cancels.
 _ENDLESS = """(event) => {
   const own = window.fetch;
   window.fetch = (path, options) => {

@@ -178,7 +178,7 @@ def titles(page: Any) -> list[str]:
 
 
 def test_two_tabs_keep_each_others_conversations(page: Any, server: Running) -> None:
-    """What is said in one appears in the other; the latest change counts, and so do deletions."""
+    """Changes in one tab appear in the other; the latest change wins, and deletions count too."""
     other = page.context.new_page()
     other.goto(server.url)
     other.wait_for_selector(".status.ready")
@@ -204,7 +204,7 @@ def test_two_tabs_keep_each_others_conversations(page: Any, server: Running) -> 
 
 
 def test_an_answer_goes_on_while_another_tab_deletes_it(page: Any, server: Running) -> None:
-    """It was changed last, so it is kept."""
+    """The answer changed the conversation after the deletion, so the conversation is kept."""
     put_before_endless(page, event([("well", "plain")]))
     page.fill("#input", "stay")
     page.press("#input", "Enter")

@@ -1,4 +1,4 @@
-"""For everybody: labels, contrast, small screens, keyboards, dark rooms."""
+"""Accessibility and layout: labels, contrast, small screens, keyboards, dark mode."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GUESSED = event([("two", "accepted"), (" hats", "recovered")], [(-1, "two"), (0,
 
 
 def findings(page: Any) -> list[str]:
-    """Serious and critical ones of axe, by rule and element."""
+    """Return axe's serious and critical violations, by rule and element."""
     page.evaluate(AXE.read_text(encoding="utf-8"))
     found = page.evaluate("axe.run()")
     return [
@@ -114,11 +114,11 @@ def test_it_can_be_used_without_a_mouse(server: Running, open_page: Open) -> Non
     assert page.locator("#round .tree").is_visible()
     assert (
         "rejected here: ␣three" in page.locator("#announce").inner_text()
-    )  # for those who hear it
+    )  # what screen readers announce
 
 
 def test_nothing_above_moves_while_an_answer_grows(server: Running, open_page: Open) -> None:
-    """The box to write in and what was said before stay where they are."""
+    """The input box and the earlier messages stay where they are."""
     page = open_page(server.url)
     page.wait_for_selector(".status.ready")
     configure(page, **{"max-tokens": "60"})

@@ -1,4 +1,4 @@
-"""What a model says is text: never markup, always the server's own words."""
+"""A model's output is shown as text, never as markup, and word for word."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_markup_is_shown_and_never_run(page: Any) -> None:
 
 
 def test_a_script_that_gets_in_is_stopped_by_the_policy(server: Running, open_page: Open) -> None:
-    """If an element were ever made of a model's words, the browser itself would refuse."""
+    """If the page ever made an element of a model's words, the browser itself would refuse."""
     page = open_page(server.url, allow="TrustedHTML")
     refused = page.evaluate(
         "() => { try { document.body.innerHTML = '<img>'; return false } catch { return true } }"
@@ -45,7 +45,7 @@ def test_a_script_that_gets_in_is_stopped_by_the_policy(server: Running, open_pa
 
 
 def test_tokens_that_split_characters_and_special_ones(page: Any) -> None:
-    """Half of a character waits for its other half; a token that shows nothing takes no room."""
+    """Half a character waits for its other half; a token without text takes no space."""
     heart = list("❤".encode())
 
     def tokens(*found: list[int]) -> dict[str, Any]:
@@ -90,7 +90,7 @@ The end \\*really\\*.
 
 
 def rendered(page: Any, text: str, *, steps: int) -> str:
-    """The elements that text becomes when it comes in pieces of so many characters."""
+    """Return the HTML of a text that arrives in pieces of `steps` characters."""
     return str(
         page.evaluate(
             """async ([text, steps]) => {
@@ -140,7 +140,8 @@ def test_coming_in_pieces_changes_nothing(page: Any, steps: int) -> None:
     assert rendered(page, text, steps=steps) == rendered(page, text, steps=10**6)
 
 
-# 4,000 tokens: 3,000 at once, then 1,000 at 200 a second, while frames and what is built are noted.
+# 4,000 tokens: 3,000 at once, then 1,000 at 200 a second, while frame times and the number of added
+# nodes are recorded.
 LONG_STREAM = """() => {
   const told = (token, origin) => ({
     index: 0, delta: { content: token }, finish_reason: null,
@@ -186,12 +187,12 @@ LONG_STREAM = """() => {
 }"""
 
 
-# What comes: words, or lines of code.
+# The stream's words: prose, or lines of code.
 WORDS = {
     "text": """n % 97 === 96 ? "\\n\\n" : n % 11 === 10 ? " **bold**" : ` word${n}`""",
     "code": """n === 0 ? "```python\\n" : n % 9 === 8 ? "\\n" : ` word${n}`""",
 }
-# Into how many boxes, how many of them are on the screen or near it, and what the fullest holds.
+# [number of boxes, how many are on the screen or near it, nodes in the fullest box]
 BOXES = """(() => {
   const boxes = [...document.querySelectorAll(".growing > p, .growing .lines")];
   const shown = boxes.filter((box) =>
@@ -203,9 +204,9 @@ BOXES = """(() => {
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", WORDS)
 def test_a_long_answer_costs_little_for_each_frame(page: Any, capsys: Any, kind: str) -> None:
-    """What is built in one frame is bounded, and so is what has to be laid out again: boxes that
-    are far from the screen are left out, and none is long. How long frames took is printed, since
-    that depends on the machine and its load."""
+    """The nodes added in one frame are bounded, and so are those to lay out again: boxes far from
+    the screen are skipped, and no box is long. Frame times are only printed, since they depend on
+    the machine and its load."""
     page.evaluate(LONG_STREAM.replace("WORD", WORDS[kind]).replace("BOXES", BOXES))
     shown = say(page, "a lot")
     num_boxes, num_shown, longest = page.evaluate("noted.boxes")

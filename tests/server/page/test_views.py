@@ -52,7 +52,7 @@ def test_an_edit_race(page: Any) -> None:
 
 
 def test_a_race_that_differs_says_so(page: Any) -> None:
-    """What would be a broken promise is shown as one."""
+    """If the two texts ever differ, which the promise excludes, the page shows it as a failure."""
     ids = iter(("[1, 2, 3]", "[1, 9, 3]"))
 
     def answer(route: Any) -> None:
@@ -100,7 +100,7 @@ def test_sliders_move_the_curve(page: Any) -> None:
 
 
 def test_this_machine_and_this_conversation_are_on_it(open_page: Open, guarded: Running) -> None:
-    """With a controller there is a measured v(γ); guesses give the conversation its point."""
+    """The controller gives the measured v(γ); guesses give the conversation its point."""
     page = open_page(guarded.url, allow="401 (Unauthorized)")
     page.fill("#key", "secret")
     page.click("text=Use it")
