@@ -10,7 +10,6 @@ import pytest
 
 from forerun.sampling import Context, served_logits, softmax, weight_sum
 from forerun.sampling.largest import largest_bound
-from forerun.sampling.truncation import is_truncating
 from forerun.types import FloatArray, SamplingParams
 from tests.dense_pipeline import dense_truncated
 
@@ -82,7 +81,7 @@ def test_few_numbers_reach_the_bound_on_the_largest(count: int, num_columns: int
     ids=str,
 )
 def test_only_what_truncates_is_truncated(options: dict[str, float], truncates: bool) -> None:
-    assert is_truncating(SamplingParams.from_dict(options)) is truncates
+    assert SamplingParams.from_dict(options).truncates is truncates
 
 
 def sorted_sizes(

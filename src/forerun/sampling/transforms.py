@@ -19,7 +19,7 @@ import numpy as np
 
 from forerun.errors import InvalidDistribution, InvalidOption, NothingAllowed
 from forerun.sampling.softmax import Logits, Probs, WeightSum, softmax, weight_sum
-from forerun.sampling.truncation import is_truncating, truncated
+from forerun.sampling.truncation import truncated
 from forerun.types import FloatArray, Grammar, IntArray, SamplingParams
 
 # [256, 8]: for each byte its bits, the lowest first: 0 for a set bit, −inf for an unset one.
@@ -72,7 +72,7 @@ def served_logits(
         logits = logits.astype(np.float64, copy=False)
     if params.temperature == 0:
         return _only(logits, int(np.argmax(logits)))
-    if is_truncating(params):
+    if params.truncates:
         return truncated(logits, top, params, weight_sum)
     served: Logits = logits.astype(np.float64, copy=logits is raw_logits)
     served -= top

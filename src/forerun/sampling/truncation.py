@@ -25,10 +25,6 @@ _SORTED: Final = (5.0, 8.0, 11.0, math.inf)  # depths
 _SLACK: Final = 1e-9  # relative; more than the rounding error of float64 sums and quotients
 
 
-def is_truncating(params: SamplingParams) -> bool:
-    return params.top_k > 0 or params.top_p < 1 or params.min_p > 0
-
-
 def truncated(
     logits: FloatArray, top: float, params: SamplingParams, weight_sum: WeightSum
 ) -> Logits:
