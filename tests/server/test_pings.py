@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import openai as typed_openai
 import pytest
 
+from forerun.bench.serve.replies import ask
 from forerun.errors import InvalidOption
 from forerun.server.operation.config import Limits, ServerConfig
 from forerun.server.operation.protocol import Pings
@@ -75,6 +76,17 @@ def test_where_something_comes_in_time_there_is_no_ping() -> None:
 
     asyncio.run(main())
     assert wire.parts == []
+
+
+def test_a_ping_is_no_first_token_for_the_bench(server: Running) -> None:
+    """The time to the first token begins with the answer, and the text has no comments in it."""
+    with busy(server):
+        waited = ask(server.url, {**SHORT, "max_tokens": 30})
+    alone = ask(server.url, {**SHORT, "max_tokens": 30})
+    assert waited.raw.startswith(b": waiting")
+    assert waited.text == alone.text
+    num_pings = waited.raw.split(b"data: ", 1)[0].count(b": waiting")
+    assert waited.first_s > 0.01 * (num_pings - 1) > 0
 
 
 def test_a_connection_that_is_kept_gets_no_ping_behind_the_answer(server: Running) -> None:

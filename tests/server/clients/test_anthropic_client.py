@@ -361,6 +361,24 @@ def test_an_error_on_the_way_is_an_event() -> None:
     assert told["error"] == {"type": "timeout_error", "message": "too late."}
 
 
+@pytest.mark.parametrize("kind", ["tool_search_tool_regex", "web_fetch_20250910"])
+def test_what_anthropic_runs_is_left_out(kind: str) -> None:
+    found = in_chat({"role": "user", "content": "a"}, tools=[TOOL, {"type": kind, "name": "x"}])
+    assert [tool["function"]["name"] for tool in found["tools"]] == ["feed"]
+
+
+def test_its_streams_end_with_an_event(server: Running) -> None:
+    """Which the description of the API says, too."""
+    paths = server.client.get("/openapi.json").json()["paths"]
+
+    def ends(path: str) -> bool:
+        content = paths[path]["post"]["responses"]["200"]["content"]["text/event-stream"]
+        return "[DONE]" in json.dumps(content)
+
+    assert (ends(MESSAGES), ends(CHATS)) == (False, True)
+    assert json.loads(server.stream(MESSAGES, **BODY)[-1])["type"] == "message_stop"
+
+
 def in_chat(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
     body = {"messages": list(messages), "max_tokens": 3, **more}
     return as_chat(read_fields(Endpoint.MESSAGES, body))

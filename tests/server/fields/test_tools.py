@@ -11,6 +11,7 @@ import openai as typed_openai
 import pydantic
 import pytest
 
+from forerun.server.fields import Endpoint, read_fields
 from tests.server.serving import MODEL, Running, serving
 from tests.tiny_model import JSON_LETTERS
 
@@ -165,6 +166,15 @@ def test_responses_call_too(client: Any) -> None:
         parallel_tool_calls=False,
     )
     Pet.model_validate(parsed.output[0].parsed_arguments)
+
+
+def test_long_namespaces_can_be_sent_back() -> None:
+    """Servers of MCP make names of them."""
+    space = {"type": "namespace", "name": "n" * 130, "tools": FLAT[:1]}
+    call = {"type": "function_call", "call_id": "c", "name": "pet", "arguments": "{}"}
+    items = [{"role": "user", "content": "a"}, {**call, "namespace": "n" * 130}]
+    found = read_fields(Endpoint.RESPONSES, {"input": items, "tools": [space]})
+    assert found["input"][1]["namespace"] == found["tools"][0]["name"]
 
 
 def test_functions_in_namespaces_and_what_only_openai_runs(client: Any) -> None:
