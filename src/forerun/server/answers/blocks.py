@@ -12,10 +12,10 @@ Event = dict[str, Any]
 
 
 class ContentBlocks:
-    """Turns an answer's text, as it grows, into stream events; `done` are the complete blocks.
+    """Turns an answer's text, as it grows, into stream events and into its content.
 
-    A call that is cut off is streamed as far as it goes, and is not in `done`. Thinking that is not
-    shown leaves an empty block, as with Anthropic.
+    A call that is cut off is streamed as far as it goes, and is not in `content`. Thinking that is
+    not shown leaves an empty block, as with Anthropic.
     """
 
     def __init__(self, form: ReplyForm, *, shows_thinking: bool = True) -> None:
@@ -25,7 +25,12 @@ class ContentBlocks:
         self._open: Event | None = None  # as it began
         self._text = ""  # of the open block
         self._index = -1  # of the open block
-        self.done: list[Event] = []
+        self._done: list[tuple[Event, str]] = []  # complete blocks, as they began, and their texts
+
+    @property
+    def content(self) -> list[Event]:
+        """The complete blocks. A stream does not need them, so calls are parsed only here."""
+        return [_complete(block, text) for block, text in self._done]
 
     @property
     def has_called(self) -> bool:
@@ -71,8 +76,11 @@ class ContentBlocks:
         if block is None:
             return
         yield {"type": "content_block_stop", "index": self._index}
-        if block["type"] != "tool_use":
-            self.done.append({**block, block["type"]: self._text})
-        elif is_whole:
-            values = ToolCall(block["name"], self._text or "{}").values
-            self.done.append({**block, "input": values})
+        if is_whole or block["type"] != "tool_use":
+            self._done.append((block, self._text))
+
+
+def _complete(block: Event, text: str) -> Event:
+    if block["type"] == "tool_use":
+        return {**block, "input": ToolCall(block["name"], text or "{}").values}
+    return {**block, block["type"]: text}

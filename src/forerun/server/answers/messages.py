@@ -32,7 +32,7 @@ class MessageForm(Form):
         blocks = self._blocks()
         for _ in blocks.read(delta.text, is_last=True):
             pass
-        message = {**self._message(), "content": blocks.done, **self._ending(delta, blocks)}
+        message = {**self._message(), "content": blocks.content, **self._ending(delta, blocks)}
         return self._with_rounds(message, self._trace(delta))
 
     async def events(self) -> AsyncIterator[Event]:
